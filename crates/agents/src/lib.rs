@@ -1,0 +1,1 @@
+//! The Agent trait and its built-in agents: echo, script, openai.

@@ -1,0 +1,1 @@
+//! The Rust SDK of Switchboard: async clients with reconnect and resume built in.

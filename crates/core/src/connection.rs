@@ -1,0 +1,173 @@
+//! The contract between a protocol and the rest of the server.
+//!
+//! A connection is fed exactly one [`Input`] at a time; afterwards [`Connection::poll_output`] is
+//! called until it answers [`Output::Idle`], which also says when to wake it. Nothing else drives
+//! it: no clock, no task, no socket.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+
+use crate::id::{SessionId, TurnId};
+use crate::model::{Committed, Op};
+use crate::pii::Pii;
+use crate::position::Position;
+use crate::principal::Principal;
+use crate::reject::Reject;
+use crate::session::{AttachmentView, SessionView};
+use crate::time::Timestamp;
+
+/// One live transport attachment, speaking one protocol, without I/O.
+pub trait Connection: Debug + Send {
+    /// Feeds exactly one input; `now` is the only clock a connection ever sees.
+    ///
+    /// # Errors
+    /// A violation means that the peer broke the protocol beyond repair: what is still to be sent
+    /// is drained, then the transport is closed with its reason.
+    fn handle_input(&mut self, input: Input<'_>, now: Timestamp) -> Result<(), Violation>;
+
+    /// The next thing to do. Drain until [`Output::Idle`] after every input, before the next one.
+    fn poll_output(&mut self) -> Output;
+
+    /// Whether the connection wants to be fed further events now. While it does not, the driver
+    /// leaves its positions where they are and reads the events later.
+    fn wants_events(&self) -> bool {
+        true
+    }
+}
+
+/// What can happen to a connection.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// One whole transport message arrived.
+    Frame(Frame),
+    /// The next event of an attached session, in order, without gaps.
+    Committed(&'a SessionId, &'a Committed),
+    /// Something that this connection asked for was done.
+    Done(RequestId, Reply),
+    /// Something that this connection asked for was refused.
+    Rejected(RequestId, Reject),
+    /// The wake time it asked for has come.
+    Timeout,
+    /// How many bytes wait in front of the transport; 0 when it has taken everything.
+    Backlog(usize),
+    /// The server is leaving: finish what runs, start nothing new, come back after this delay.
+    Drain {
+        /// Advice for the peer, in milliseconds; spread over time by the server.
+        retry_ms: u64,
+    },
+    /// The transport is gone, or has to go. A connection that outlives its transport answers with
+    /// [`Output::Idle`]; one that does not answers with [`Output::Close`].
+    Closed(CloseReason),
+}
+
+/// What a connection wants done.
+#[derive(Debug, PartialEq)]
+pub enum Output {
+    /// Send one transport message.
+    Send(Frame),
+    /// Ask something of a session.
+    Submit(RequestId, SessionId, Op),
+    /// Follow a session: everything after the position, or only what is still to come.
+    Attach(RequestId, SessionId, Option<Position>),
+    /// Stop following a session.
+    Detach(SessionId),
+    /// Check a renewed credential; answered with [`Reply::Authenticated`].
+    Authenticate(RequestId, Pii<String>),
+    /// Close the transport, and forget the connection.
+    Close(CloseReason),
+    /// Nothing more for now; call back with [`Input::Timeout`] at `wake`.
+    Idle {
+        /// When to wake the connection if nothing else happens.
+        wake: Option<Timestamp>,
+    },
+}
+
+/// One whole transport message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A text message.
+    Text(String),
+    /// A binary message.
+    Binary(Bytes),
+    /// A transport-level ping.
+    Ping(Bytes),
+    /// The answer to a ping.
+    Pong(Bytes),
+}
+
+/// Numbers the requests of one connection, so that answers find their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// It is committed.
+    Applied {
+        /// The head of the session afterwards.
+        head: Position,
+    },
+    /// The turn is accepted.
+    Turn {
+        /// The session it runs in; another one than asked when an idempotency key was repeated.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+        /// The event that accepted it.
+        accepted: Position,
+        /// The key was used before: this is that turn, already running or over.
+        replayed: bool,
+    },
+    /// The turn is the worker's.
+    Claimed {
+        /// To be shown with every further op of the turn.
+        fence: u32,
+    },
+    /// The attachment is open, with what belongs to it.
+    Attachment(Box<AttachmentView>),
+    /// The connection follows the session.
+    Attached(Box<SessionView>),
+    /// The renewed credential is good.
+    Authenticated(Principal),
+}
+
+/// Why a transport ends. Each protocol has one table from these to its own codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer ended it in an orderly way.
+    PeerClosed,
+    /// The transport broke.
+    TransportLost,
+    /// Both sides are done.
+    Normal,
+    /// A newer transport has taken over.
+    TakenOver,
+    /// The server is leaving; come back.
+    Restart,
+    /// The credential has ended or was revoked.
+    Unauthorized,
+    /// The peer was too slow to be served; come back and resume.
+    TooSlow,
+    /// The peer sent nothing for too long.
+    Silent,
+    /// A code and reason in the protocol's own words.
+    Protocol {
+        /// The close code.
+        code: u16,
+        /// A short reason.
+        reason: &'static str,
+    },
+    /// Something broke on our side.
+    Internal,
+}
+
+/// The peer broke the protocol beyond repair.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("closing with {code}: {reason}")]
+pub struct Violation {
+    /// The close code.
+    pub code: u16,
+    /// A short reason, without content.
+    pub reason: &'static str,
+}

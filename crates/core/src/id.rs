@@ -1,0 +1,167 @@
+//! Identifiers: newtypes over opaque strings. An identifier is never proof of anything.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::principal::Principal;
+use crate::seed::Seed;
+
+macro_rules! identifiers {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Wraps an opaque string.
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// The identifier as it was given.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )+};
+}
+
+identifiers! {
+    /// A session: one durable, ordered history.
+    SessionId,
+    /// One request from acceptance to its single end.
+    TurnId,
+    /// A node of a session's message tree.
+    MessageId,
+    /// A remote call or question that a turn waits for.
+    CallId,
+    /// A transport-independent attachment of a client to sessions; survives a dropped socket.
+    AttachmentId,
+    /// An authenticated identity.
+    PrincipalId,
+    /// A configured agent.
+    AgentId,
+    /// One running executor of turns; a claim names it.
+    WorkerId,
+    /// The name of a tool, unique within a session.
+    ToolName,
+}
+
+impl SessionId {
+    /// The session that `owner` calls `name`.
+    ///
+    /// Names chosen by clients live in a space of their own per principal, so that somebody
+    /// else's name can neither be guessed nor collide.
+    pub fn named(owner: &Principal, name: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(owner.id.as_str().as_bytes());
+        hash.update([0]);
+        hash.update(name.as_bytes());
+        Self::from_digest(&hash.finalize())
+    }
+
+    /// A fresh session that nobody has a name for.
+    pub fn fresh(seed: &Seed, counter: u64) -> Self {
+        Self::from_digest(&seed.derive("session", counter))
+    }
+
+    /// Whether `text` has the shape of an identifier made here, and so may name a session that
+    /// somebody shared.
+    pub fn is_canonical(text: &str) -> bool {
+        text.strip_prefix("ses_")
+            .is_some_and(|rest| rest.len() == TOKEN_CHARS && rest.bytes().all(|b| BASE32.contains(&b)))
+    }
+
+    fn from_digest(digest: &[u8]) -> Self {
+        Self::new(format!("ses_{}", base32(digest)))
+    }
+}
+
+impl TurnId {
+    /// A fresh turn identifier.
+    pub fn fresh(seed: &Seed, counter: u64) -> Self {
+        Self::new(format!("inv_{}", base32(&seed.derive("turn", counter))))
+    }
+}
+
+impl MessageId {
+    /// The message that carries a turn's input.
+    pub fn input_of(turn: &TurnId) -> Self {
+        Self::new(format!("{turn}.in"))
+    }
+
+    /// The message that carries a turn's answer.
+    pub fn answer_of(turn: &TurnId) -> Self {
+        Self::new(format!("{turn}.out"))
+    }
+}
+
+impl AttachmentId {
+    /// A fresh attachment identifier of 128 bits.
+    pub fn fresh(seed: &Seed, counter: u64) -> Self {
+        Self::new(base32(&seed.derive("attachment", counter)))
+    }
+}
+
+/// Renders 130 bits of `digest` as lower-case Crockford base32.
+fn base32(digest: &[u8]) -> String {
+    let mut bits = 0u32;
+    let mut held = 0u32;
+    let mut text = String::with_capacity(TOKEN_CHARS);
+    for byte in digest {
+        held = (held << 8) | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 && text.len() < TOKEN_CHARS {
+            bits -= 5;
+            text.push(char::from(BASE32[((held >> bits) & 31) as usize]));
+        }
+        held &= (1 << bits) - 1;
+    }
+    text
+}
+
+const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const TOKEN_CHARS: usize = 26;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_two_principals_never_meet() {
+        let (ann, bob) = (Principal::new("ann"), Principal::new("bob"));
+        assert_ne!(SessionId::named(&ann, "notes"), SessionId::named(&bob, "notes"));
+        assert_eq!(SessionId::named(&ann, "notes"), SessionId::named(&ann, "notes"));
+        assert_ne!(SessionId::named(&Principal::new("a"), "b"), SessionId::named(&Principal::new("ab"), ""));
+    }
+
+    #[test]
+    fn made_identifiers_are_canonical() {
+        let id = SessionId::fresh(&Seed::new([7; 32]), 1);
+        assert!(SessionId::is_canonical(id.as_str()), "{id}");
+        assert!(!SessionId::is_canonical("ses_short"));
+        assert!(!SessionId::is_canonical("notes"));
+    }
+}

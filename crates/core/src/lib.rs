@@ -1,0 +1,41 @@
+//! The canonical model of Switchboard: what a session is, what may be asked of it, what then
+//! happened, and the contract between protocols and the rest of the server.
+//!
+//! This crate is pure. It never reads a clock, a socket, the environment or a random source:
+//! time enters as [`Timestamp`], randomness as [`Seed`], bytes as [`Frame`].
+//!
+//! ```text
+//! transport bytes ─▶ Connection ──Op──▶ Session ──Event──▶ Log ──Committed──▶ Connection ─▶ bytes
+//! ```
+//!
+//! * [`Connection`] and [`Protocol`] are what a protocol crate implements.
+//! * [`Session`] decides what an [`Op`] leads to, and applies what was committed.
+//! * [`Event`] is the only thing that is ever stored; everything else can be derived from it.
+
+mod connection;
+mod id;
+mod limits;
+pub mod model;
+mod pii;
+mod position;
+mod principal;
+mod projection;
+mod protocol;
+mod reject;
+mod seed;
+mod session;
+mod time;
+
+pub use connection::{CloseReason, Connection, Frame, Input, Output, Reply, RequestId, Violation};
+pub use id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId};
+pub use limits::SessionLimits;
+pub use model::{Actor, Committed, Event, Op};
+pub use pii::Pii;
+pub use position::{InvalidPosition, Position};
+pub use principal::{Principal, Role, Scope, Scopes};
+pub use projection::{MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows};
+pub use protocol::{Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade};
+pub use reject::Reject;
+pub use seed::Seed;
+pub use session::{AttachmentView, Decision, Session, SessionView, TurnState, TurnStatus, TurnView};
+pub use time::Timestamp;

@@ -1,0 +1,84 @@
+//! Calls: an agent asks for a tool, action, command or answer, and waits for one result.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{AttachmentId, CallId, PrincipalId, ToolName};
+use crate::time::Timestamp;
+
+/// A call as it was committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Unique within the session.
+    pub id: CallId,
+    /// Tool use or question.
+    pub kind: CallKind,
+    /// Who has to answer.
+    pub executor: Executor,
+    /// After this the call ends as timed out.
+    pub deadline: Timestamp,
+    /// Calls of one batch were asked for together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallKind {
+    /// Run a tool.
+    Tool {
+        /// Which one.
+        name: ToolName,
+        /// Its arguments.
+        args: Value,
+    },
+    /// Ask a person.
+    Question {
+        /// The question.
+        text: String,
+        /// The shape of the answer, as JSON Schema.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schema: Option<Value>,
+    },
+}
+
+/// Who executes a call or a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Executor {
+    /// The agent itself, or the server on its behalf; progress and result come from there.
+    Agent,
+    /// The client behind this attachment.
+    Attachment(AttachmentId),
+    /// Any connection of this principal.
+    Principal(PrincipalId),
+    /// Whoever is attached and may answer.
+    Anyone,
+}
+
+/// How a call ended; every call has exactly one end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnd {
+    /// It was answered.
+    Done {
+        /// The result.
+        output: Value,
+    },
+    /// It was answered with an error.
+    Failed(CallError),
+    /// Nobody answered in time.
+    TimedOut,
+    /// The turn ended or was interrupted first.
+    Cancelled,
+}
+
+/// An error reported by whoever executed a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallError {
+    /// A short, stable name.
+    pub name: String,
+    /// What happened, for a person or a model.
+    pub message: String,
+}

@@ -1,0 +1,246 @@
+//! What happened: the only thing that is ever stored.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{AgentId, AttachmentId, CallId, PrincipalId, SessionId, ToolName, TurnId};
+use crate::model::{
+    Call, CallEnd, Claim, Message, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd, TurnRequest,
+};
+use crate::position::Position;
+use crate::principal::Role;
+use crate::time::Timestamp;
+
+/// An event with its place in the log and the time at which it was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Its place; dense per session.
+    pub position: Position,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// A committed fact of one session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The session came to be; always the first event.
+    SessionOpened {
+        /// Whose it is.
+        owner: PrincipalId,
+        /// Which history this is; part of every position.
+        epoch: u32,
+        /// The agent that serves turns which name no other.
+        agent: AgentId,
+        /// What the owner calls it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// A participant may now take part, or has a new role.
+    ParticipantJoined {
+        /// Who.
+        principal: PrincipalId,
+        /// As what.
+        role: Role,
+    },
+    /// A participant may no longer take part.
+    ParticipantLeft {
+        /// Who.
+        principal: PrincipalId,
+    },
+    /// A client attached in a way that survives a dropped transport; repeated with a higher
+    /// generation when a newer transport takes it over.
+    AttachmentOpened {
+        /// Which attachment.
+        attachment: AttachmentId,
+        /// Counts take-overs; the transport with an older one has lost it.
+        generation: u32,
+        /// Whose it is.
+        principal: PrincipalId,
+        /// Digest of the secret that the next take-over must show.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<SecretHash>,
+        /// How long it lives without a transport, in milliseconds.
+        window_ms: u64,
+    },
+    /// The attachment also takes part in another session; recorded in its home session only.
+    AttachmentLinked {
+        /// Which attachment.
+        attachment: AttachmentId,
+        /// The other session.
+        session: SessionId,
+    },
+    /// The attachment lost its transport.
+    AttachmentDetached {
+        /// Which attachment.
+        attachment: AttachmentId,
+        /// The transport that was lost; an older one than the current does not count.
+        generation: u32,
+    },
+    /// The attachment is over; its turns are interrupted.
+    AttachmentClosed {
+        /// Which attachment.
+        attachment: AttachmentId,
+    },
+    /// The tools of the session changed.
+    ToolsChanged {
+        /// Grows by one with each change.
+        revision: u64,
+        /// New tools, and new definitions of known ones.
+        added: Vec<Tool>,
+        /// Tools that are gone.
+        removed: Vec<ToolName>,
+        /// The turn that found them, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<TurnId>,
+    },
+    /// A message was put into the tree.
+    MessageAdded {
+        /// The message.
+        message: Message,
+    },
+    /// A turn was accepted; it will have exactly one [`Event::TurnEnded`].
+    TurnAccepted {
+        /// Which turn.
+        turn: TurnId,
+        /// What it is asked to do.
+        request: TurnRequest,
+        /// Who serves it.
+        agent: AgentId,
+        /// Where it came from.
+        origin: Origin,
+        /// Serial turns of a session run one after another.
+        serial: bool,
+        /// After this it ends as expired.
+        deadline: Timestamp,
+        /// Makes a repetition harmless.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<RequestKey>,
+        /// Opaque data of the client, handed to the agent.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        meta: Value,
+    },
+    /// The turn waits, as number `position` from 1; repeated whenever that changes.
+    TurnQueued {
+        /// Which turn.
+        turn: TurnId,
+        /// Its place in the queue.
+        position: u32,
+    },
+    /// An executor claimed the turn and began.
+    TurnStarted {
+        /// Which turn.
+        turn: TurnId,
+        /// By whom.
+        claim: Claim,
+    },
+    /// The executor was lost before any output; the turn is offered again.
+    TurnReleased {
+        /// Which turn.
+        turn: TurnId,
+    },
+    /// The executor produced output.
+    TurnOutput {
+        /// Which turn.
+        turn: TurnId,
+        /// What it produced.
+        output: Output,
+    },
+    /// The turn asks for something and waits.
+    CallRequested {
+        /// Which turn.
+        turn: TurnId,
+        /// What it asks.
+        call: Call,
+    },
+    /// A call reports progress.
+    CallProgress {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call.
+        call: CallId,
+        /// A piece of output.
+        delta: String,
+    },
+    /// A call ended.
+    CallEnded {
+        /// Which turn.
+        turn: TurnId,
+        /// Which call.
+        call: CallId,
+        /// How.
+        end: CallEnd,
+    },
+    /// Somebody stopped the turn; nothing of it follows but its end.
+    TurnInterrupted {
+        /// Which turn.
+        turn: TurnId,
+        /// Who stopped it; none when the server did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<PrincipalId>,
+        /// Why, in the words of whoever stopped it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The one end of a turn.
+    TurnEnded {
+        /// Which turn.
+        turn: TurnId,
+        /// How it ended.
+        end: TurnEnd,
+    },
+}
+
+impl Event {
+    /// The turn that this event is about.
+    pub const fn turn(&self) -> Option<&TurnId> {
+        match self {
+            Self::TurnAccepted { turn, .. }
+            | Self::TurnQueued { turn, .. }
+            | Self::TurnStarted { turn, .. }
+            | Self::TurnReleased { turn }
+            | Self::TurnOutput { turn, .. }
+            | Self::CallRequested { turn, .. }
+            | Self::CallProgress { turn, .. }
+            | Self::CallEnded { turn, .. }
+            | Self::TurnInterrupted { turn, .. }
+            | Self::TurnEnded { turn, .. } => Some(turn),
+            Self::ToolsChanged { turn, .. } => turn.as_ref(),
+            Self::MessageAdded { message } => Some(&message.turn),
+            Self::SessionOpened { .. }
+            | Self::ParticipantJoined { .. }
+            | Self::ParticipantLeft { .. }
+            | Self::AttachmentOpened { .. }
+            | Self::AttachmentLinked { .. }
+            | Self::AttachmentDetached { .. }
+            | Self::AttachmentClosed { .. } => None,
+        }
+    }
+
+    /// The name under which the event is stored.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SessionOpened { .. } => "session_opened",
+            Self::ParticipantJoined { .. } => "participant_joined",
+            Self::ParticipantLeft { .. } => "participant_left",
+            Self::AttachmentOpened { .. } => "attachment_opened",
+            Self::AttachmentLinked { .. } => "attachment_linked",
+            Self::AttachmentDetached { .. } => "attachment_detached",
+            Self::AttachmentClosed { .. } => "attachment_closed",
+            Self::ToolsChanged { .. } => "tools_changed",
+            Self::MessageAdded { .. } => "message_added",
+            Self::TurnAccepted { .. } => "turn_accepted",
+            Self::TurnQueued { .. } => "turn_queued",
+            Self::TurnStarted { .. } => "turn_started",
+            Self::TurnReleased { .. } => "turn_released",
+            Self::TurnOutput { .. } => "turn_output",
+            Self::CallRequested { .. } => "call_requested",
+            Self::CallProgress { .. } => "call_progress",
+            Self::CallEnded { .. } => "call_ended",
+            Self::TurnInterrupted { .. } => "turn_interrupted",
+            Self::TurnEnded { .. } => "turn_ended",
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The canonical model: what may be asked ([`Op`]), what happened ([`Event`]), and what they carry.
+//!
+//! Stored events are tagged by name and never removed; a field that is added later has a default.
+//! [`Event`] is exhaustive on purpose: a new one must break the `map.rs` of every protocol.
+
+mod attachment;
+mod call;
+mod event;
+mod message;
+mod op;
+mod output;
+mod tool;
+mod turn;
+
+pub use attachment::{AttachmentSecret, SecretHash};
+pub use call::{Call, CallEnd, CallError, CallKind, Executor};
+pub use event::{Committed, Event};
+pub use message::{Author, Message, Part};
+pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};
+pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Usage};
+pub use tool::{Tool, ToolAnnotations};
+pub use turn::{
+    Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, TurnEnd, TurnOutcome,
+    TurnRequest,
+};

@@ -1,0 +1,240 @@
+//! What may be asked of a session.
+
+use serde_json::Value;
+
+use crate::id::{
+    AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
+};
+use crate::model::{
+    CallEnd, CallKind, Executor, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd, TurnRequest,
+};
+use crate::principal::Role;
+use crate::time::Timestamp;
+
+/// Who asks. Set by the server from what was authenticated, never from a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// The identity behind it.
+    pub principal: PrincipalId,
+    /// In which capacity.
+    pub kind: ActorKind,
+}
+
+/// The capacity in which an actor asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActorKind {
+    /// A client; its role in the session decides.
+    Client,
+    /// The executor of turns.
+    Worker(WorkerId),
+    /// The server itself: time, recovery.
+    Server,
+}
+
+impl Actor {
+    /// A client with this identity.
+    pub const fn client(principal: PrincipalId) -> Self {
+        Self { principal, kind: ActorKind::Client }
+    }
+
+    /// An executor of turns.
+    pub fn worker(worker: WorkerId) -> Self {
+        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Worker(worker) }
+    }
+
+    /// The server itself.
+    pub fn server() -> Self {
+        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Server }
+    }
+}
+
+/// A request to change a session. Deciding it leads to events, or to a [`Reject`](crate::Reject).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Client: make sure that the session exists and is the asker's.
+    Open {
+        /// Which history; used when the session is new.
+        epoch: u32,
+        /// The agent that serves turns which name no other.
+        agent: AgentId,
+        /// What the owner calls it.
+        name: Option<String>,
+    },
+    /// Owner: give somebody a role, or take it away.
+    Admit {
+        /// Who.
+        principal: PrincipalId,
+        /// As what; none removes.
+        role: Option<Role>,
+    },
+    /// Client: begin an attachment.
+    OpenAttachment {
+        /// Which one.
+        attachment: AttachmentId,
+        /// Counts take-overs; 1 for the first transport.
+        generation: u32,
+        /// Digest of the secret with which it can be taken over; none in linked sessions.
+        secret: Option<SecretHash>,
+        /// How long it lives without a transport, in milliseconds.
+        window_ms: u64,
+    },
+    /// Client: continue an attachment on a newer transport. Answered with
+    /// [`Reply::Attachment`](crate::Reply::Attachment).
+    TakeOver {
+        /// Which one.
+        attachment: AttachmentId,
+        /// Digest of the secret that the client showed.
+        secret: SecretHash,
+        /// Digest of the secret for the next time.
+        next_secret: SecretHash,
+    },
+    /// Client: record that the attachment takes part in another session.
+    LinkAttachment {
+        /// Which one.
+        attachment: AttachmentId,
+        /// The other session.
+        session: SessionId,
+    },
+    /// Client: the transport is gone, the attachment waits.
+    Detach {
+        /// Which one.
+        attachment: AttachmentId,
+        /// The transport that was lost.
+        generation: u32,
+    },
+    /// Client: the attachment is over; its turns are interrupted.
+    CloseAttachment {
+        /// Which one.
+        attachment: AttachmentId,
+        /// The transport that says so.
+        generation: u32,
+    },
+    /// Client or worker: change the tools.
+    ChangeTools(ToolChange),
+    /// Client: start a turn.
+    StartTurn(Box<NewTurn>),
+    /// Client: stop a turn.
+    Interrupt {
+        /// Which one.
+        turn: TurnId,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Client: a turn has become undeliverable; end it as failed.
+    Fail {
+        /// Which one.
+        turn: TurnId,
+        /// Why.
+        failure: crate::model::Failure,
+    },
+    /// Client or worker: report progress of a call.
+    Progress {
+        /// The turn that asked.
+        turn: TurnId,
+        /// Which call.
+        call: CallId,
+        /// A piece of output.
+        delta: String,
+    },
+    /// Client or worker: answer a call.
+    Answer {
+        /// The turn that asked.
+        turn: TurnId,
+        /// Which call.
+        call: CallId,
+        /// The result.
+        end: CallEnd,
+    },
+    /// Worker: take a turn. Answered with the fence that the worker's further ops must carry.
+    Claim {
+        /// Which one.
+        turn: TurnId,
+    },
+    /// Worker: add output.
+    Emit {
+        /// Which turn.
+        turn: TurnId,
+        /// From [`Op::Claim`].
+        fence: u32,
+        /// What was produced.
+        output: Output,
+    },
+    /// Worker: ask for something.
+    Request {
+        /// Which turn.
+        turn: TurnId,
+        /// From [`Op::Claim`].
+        fence: u32,
+        /// What is asked.
+        call: CallRequest,
+    },
+    /// Worker: end the turn.
+    Finish {
+        /// Which turn.
+        turn: TurnId,
+        /// From [`Op::Claim`].
+        fence: u32,
+        /// How it ended.
+        end: TurnEnd,
+    },
+    /// Server: the executor of a turn is lost.
+    Lose {
+        /// Which turn.
+        turn: TurnId,
+        /// Whether the agent can go on from what it has emitted.
+        continues: bool,
+    },
+    /// Server: the process has restarted, so no transport of before is alive.
+    Recover,
+    /// Server: time has passed.
+    Wake,
+}
+
+/// A turn to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewTurn {
+    /// Its identifier, chosen by the asker; fresh.
+    pub turn: TurnId,
+    /// What to do.
+    pub request: TurnRequest,
+    /// The agent to ask; none for the session's own.
+    pub agent: Option<AgentId>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The message it follows; none for the tip.
+    pub parent: Option<MessageId>,
+    /// Whether it waits for other serial turns of the session.
+    pub serial: bool,
+    /// After this it ends as expired.
+    pub deadline: Timestamp,
+    /// Makes a repetition harmless.
+    pub key: Option<RequestKey>,
+    /// Opaque data of the client, handed to the agent.
+    pub meta: Value,
+}
+
+/// A change of the tools of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolChange {
+    /// New tools, and new definitions of known ones.
+    pub add: Vec<Tool>,
+    /// Tools to take away; unknown names are ignored.
+    pub remove: Vec<ToolName>,
+    /// The turn that found them.
+    pub turn: Option<TurnId>,
+}
+
+/// A call that an executor asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRequest {
+    /// Unique within the session, chosen by the executor.
+    pub id: CallId,
+    /// What is asked.
+    pub kind: CallKind,
+    /// Who has to answer; none: whoever registered the tool, or anyone for a question.
+    pub executor: Option<Executor>,
+    /// After this it ends as timed out.
+    pub deadline: Timestamp,
+    /// Calls of one batch are asked for together.
+    pub batch: Option<String>,
+}

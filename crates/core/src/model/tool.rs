@@ -1,0 +1,48 @@
+//! Tools: what an agent may ask for, and who executes it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::ToolName;
+use crate::model::Executor;
+
+/// The definition of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Unique within the session.
+    pub name: ToolName,
+    /// What it is for, for a model and a person.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The shape of its arguments, as JSON Schema.
+    pub input_schema: Value,
+    /// The shape of its result, as JSON Schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What is known about its effects.
+    #[serde(default)]
+    pub annotations: ToolAnnotations,
+    /// The version of the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Who executes it.
+    pub executor: Executor,
+}
+
+/// What is known about the effects of a tool; absent means unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolAnnotations {
+    /// Changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// May destroy something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Doing it twice is as good as once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// A person has to confirm each use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<bool>,
+}

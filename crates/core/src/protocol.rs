@@ -1,0 +1,128 @@
+//! What a protocol crate offers to the server: routes, the way in, and the words for "no".
+
+use std::fmt::Debug;
+
+use crate::connection::Connection;
+use crate::id::AgentId;
+use crate::pii::Pii;
+use crate::principal::Principal;
+use crate::seed::Seed;
+
+/// A protocol, as the server's registry knows it.
+pub trait Protocol: Debug + Send + Sync {
+    /// Its name in configuration, logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Where it is served.
+    fn routes(&self) -> &'static [Route];
+
+    /// Reads what an opening request asks for, before anybody is authenticated.
+    ///
+    /// # Errors
+    /// The request can never become a connection of this protocol.
+    fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal>;
+
+    /// Makes the connection, once the principal is known.
+    ///
+    /// # Errors
+    /// The principal may not have what it asks for.
+    fn accept(&self, upgrade: Upgrade, seed: Seed) -> Result<Box<dyn Connection>, Refusal>;
+
+    /// Says no in the protocol's own words.
+    fn refuse(&self, refusal: &Refusal) -> RefusalReply;
+}
+
+/// One path of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The path, exactly.
+    pub path: &'static str,
+    /// What is spoken there.
+    pub transport: Transport,
+}
+
+/// A kind of transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A WebSocket.
+    WebSocket,
+}
+
+/// The HTTP request with which a connection opens.
+#[derive(Clone, Debug, Default)]
+pub struct OpeningRequest {
+    /// The query string, undecoded and without its question mark.
+    pub query: String,
+    /// The value of `Authorization`, if there is exactly one.
+    pub authorization: Option<Pii<String>>,
+    /// The offered sub-protocols, in order.
+    pub subprotocols: Vec<Pii<String>>,
+    /// Whether the request asks for a WebSocket.
+    pub websocket: bool,
+}
+
+/// What an opening request asks for.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The credential, wherever the protocol carries it.
+    pub credential: Option<Pii<String>>,
+    /// The sub-protocol to select.
+    pub subprotocol: Option<&'static str>,
+    /// The agent that is asked for.
+    pub agent: Option<AgentId>,
+    /// The protocol's own query parameters, decoded.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// Everything a protocol needs to make a connection.
+#[derive(Clone, Debug)]
+pub struct Upgrade {
+    /// Who opens it.
+    pub principal: Principal,
+    /// What was asked for.
+    pub opening: Opening,
+    /// The agent that serves turns which name no other.
+    pub agent: AgentId,
+    /// Every agent that is configured.
+    pub agents: Vec<AgentId>,
+}
+
+/// Why a connection was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not ask for a WebSocket where one is needed.
+    UpgradeRequired,
+    /// It is malformed, or does not offer the protocol.
+    Malformed(&'static str),
+    /// There is no credential.
+    CredentialMissing,
+    /// The credential is not valid.
+    CredentialInvalid,
+    /// The credential was valid once.
+    CredentialExpired,
+    /// The credential, the origin or the host does not reach this.
+    Forbidden(&'static str),
+    /// No such agent.
+    UnknownAgent,
+    /// Too many connections, or too fast.
+    TooMany {
+        /// When to try again, in milliseconds.
+        retry_ms: u64,
+    },
+    /// The server is leaving.
+    Draining {
+        /// When to try again, in milliseconds.
+        retry_ms: u64,
+    },
+}
+
+/// An HTTP answer that says no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalReply {
+    /// The status.
+    pub status: u16,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// A JSON body.
+    pub body: String,
+}

@@ -1,0 +1,76 @@
+//! Well-formed, but refused: the session is untouched.
+
+use std::time::Duration;
+
+use crate::id::{AgentId, CallId, MessageId, ToolName, TurnId};
+
+/// Why an [`Op`](crate::Op) was refused. Each protocol has one table from these to its own codes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// No such session, or not one that the asker may know of: the two look the same.
+    #[error("no such session")]
+    NotFound,
+    /// The asker may see the session, but not do this.
+    #[error("not permitted")]
+    Forbidden,
+    /// No such turn in this session.
+    #[error("no such turn: {0}")]
+    UnknownTurn(TurnId),
+    /// The turn has ended, or was interrupted, and takes nothing more.
+    #[error("the turn is over: {0}")]
+    TurnOver(TurnId),
+    /// The turn belongs to another executor now.
+    #[error("another executor holds the turn: {0}")]
+    Fenced(TurnId),
+    /// A turn of this name exists already.
+    #[error("a turn of this name exists: {0}")]
+    DuplicateTurn(TurnId),
+    /// The call was answered, has timed out, was cancelled, or never was.
+    #[error("the call is gone: {0}")]
+    CallGone(CallId),
+    /// The session has no such tool.
+    #[error("no such tool: {0}")]
+    UnknownTool(ToolName),
+    /// No such agent is configured, or the credential does not reach it.
+    #[error("no such agent: {0}")]
+    UnknownAgent(AgentId),
+    /// No such message in this session.
+    #[error("no such message: {0}")]
+    UnknownMessage(MessageId),
+    /// The idempotency key was used for something else.
+    #[error("the idempotency key was used with another payload")]
+    KeyConflict,
+    /// The attachment is unknown, over, or the secret is not its current one.
+    #[error("the attachment cannot be resumed")]
+    AttachmentGone,
+    /// Not acceptable, for the reason given.
+    #[error("{0}")]
+    Invalid(String),
+    /// A bound of the session was reached; `what` names it.
+    #[error("limit reached: {what}")]
+    Limit {
+        /// Name of the limit.
+        what: &'static str,
+    },
+    /// Too fast; come back later.
+    #[error("rate limited, retry in {retry_after:?}")]
+    RateLimited {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The server is leaving and takes no new work.
+    #[error("draining")]
+    Draining,
+    /// The mailbox of the session is full.
+    #[error("the session is busy")]
+    Busy,
+    /// The log cannot take the change now; nothing was changed.
+    #[error("storage unavailable: {reason}")]
+    Unavailable {
+        /// What is wrong, in words for an operator; holds no content.
+        reason: String,
+    },
+    /// The credential is not valid, or belongs to somebody else.
+    #[error("the credential was refused")]
+    Unauthenticated,
+}

@@ -1,0 +1,187 @@
+//! Taking in what was committed. Total: an event that makes no sense changes nothing.
+
+use crate::id::{MessageId, TurnId};
+use crate::model::{Call, Claim, Committed, Event, Output, TurnOutcome};
+use crate::session::{Attachment, EndedTurn, KnownRequest, RECENT_MESSAGES, Session, TurnState};
+use crate::time::Timestamp;
+
+impl Session {
+    /// Takes in one committed event.
+    pub fn apply(&mut self, committed: &Committed) {
+        let at = committed.at;
+        self.head = committed.position;
+        self.updated_at = at;
+        match &committed.event {
+            Event::SessionOpened { owner, agent, name, epoch: _ } => {
+                self.owner = Some(owner.clone());
+                self.agent = Some(agent.clone());
+                self.name.clone_from(name);
+                self.opened_at = at;
+            }
+            Event::ParticipantJoined { principal, role } => {
+                self.participants.insert(principal.clone(), *role);
+            }
+            Event::ParticipantLeft { principal } => {
+                self.participants.remove(principal);
+            }
+            Event::AttachmentOpened { attachment, generation, principal, secret, window_ms } => {
+                let linked = self.attachments.remove(attachment).map(|known| known.linked);
+                let state = Attachment {
+                    generation: *generation,
+                    principal: principal.clone(),
+                    secret: *secret,
+                    window_ms: *window_ms,
+                    detached_at: None,
+                    linked: linked.unwrap_or_default(),
+                };
+                self.attachments.insert(attachment.clone(), state);
+            }
+            Event::AttachmentLinked { attachment, session } => {
+                if let Some(state) = self.attachments.get_mut(attachment) {
+                    state.linked.push(session.clone());
+                }
+            }
+            Event::AttachmentDetached { attachment, generation } => {
+                if let Some(state) = self.attachments.get_mut(attachment)
+                    && state.generation == *generation
+                {
+                    state.detached_at = Some(at);
+                }
+            }
+            Event::AttachmentClosed { attachment } => {
+                self.attachments.remove(attachment);
+            }
+            Event::ToolsChanged { revision, added, removed, turn: _ } => {
+                self.tools_revision = *revision;
+                for name in removed {
+                    self.tools.remove(name);
+                }
+                for tool in added {
+                    self.tools.insert(tool.name.clone(), tool.clone());
+                }
+            }
+            Event::MessageAdded { message } => self.remember_message(message.id.clone()),
+            Event::TurnAccepted { turn, .. } => self.accept_turn(turn, committed),
+            Event::TurnQueued { turn, position } => {
+                self.with_turn(turn, |turn| turn.queued = Some(*position));
+            }
+            Event::TurnStarted { turn, claim } => {
+                self.with_turn(turn, |turn| turn.start(claim, at));
+            }
+            Event::TurnReleased { turn } => self.with_turn(turn, |turn| turn.claim = None),
+            Event::TurnOutput { turn, output } => self.with_turn(turn, |turn| turn.take_output(output, at)),
+            Event::CallRequested { turn, call } => self.with_turn(turn, |turn| turn.open_call(call, at)),
+            Event::CallProgress { .. } => {}
+            Event::CallEnded { turn, call, end: _ } => {
+                self.with_turn(turn, |turn| {
+                    turn.calls.remove(call);
+                });
+            }
+            Event::TurnInterrupted { turn, .. } => {
+                self.with_turn(turn, |turn| {
+                    turn.interrupted_at = Some(at);
+                    turn.calls.clear();
+                });
+            }
+            Event::TurnEnded { turn, end } => {
+                let answered = !matches!(end.outcome, TurnOutcome::Failed(_) | TurnOutcome::Expired);
+                self.end(turn, committed.position.seq, answered);
+            }
+        }
+    }
+
+    fn with_turn(&mut self, turn: &TurnId, change: impl FnOnce(&mut TurnState)) {
+        if let Some(state) = self.turns.get_mut(turn) {
+            change(state);
+        }
+    }
+
+    fn accept_turn(&mut self, id: &TurnId, committed: &Committed) {
+        let Event::TurnAccepted { request, agent, origin, serial, deadline, meta, key, .. } =
+            &committed.event
+        else {
+            return;
+        };
+        if let Some(request) = key {
+            let known = KnownRequest {
+                principal: origin.principal.clone(),
+                request: request.clone(),
+                turn: id.clone(),
+                accepted: committed.position,
+                at: committed.at,
+            };
+            self.requests.push_back(known);
+            if self.requests.len() > self.limits.requests {
+                self.requests.pop_front();
+            }
+        }
+        self.turn_count += 1;
+        let state = TurnState {
+            turn: id.clone(),
+            request: request.clone(),
+            agent: agent.clone(),
+            origin: origin.clone(),
+            serial: *serial,
+            deadline: *deadline,
+            meta: meta.clone(),
+            accepted: committed.position,
+            accepted_at: committed.at,
+            parent: self.tip.clone(),
+            queued: None,
+            claim: None,
+            claims: 0,
+            started_at: None,
+            first_output_at: None,
+            text: String::new(),
+            calls: Default::default(),
+            interrupted_at: None,
+        };
+        self.turns.insert(id.clone(), state);
+    }
+
+    fn end(&mut self, id: &TurnId, seq: u64, answered: bool) {
+        let Some(turn) = self.turns.remove(id) else { return };
+        if answered && !turn.text.is_empty() {
+            self.remember_message(MessageId::answer_of(id));
+        }
+        let mut view = turn.view();
+        view.ended = Some(seq);
+        self.ended.push_back(EndedTurn { view });
+        if self.ended.len() > self.limits.ended_turns {
+            self.ended.pop_front();
+        }
+        let first = self.turns.values_mut().filter(|turn| turn.serial).min_by_key(|turn| turn.accepted.seq);
+        if let Some(first) = first {
+            first.queued = None;
+        }
+    }
+
+    fn remember_message(&mut self, id: MessageId) {
+        self.tip = Some(id.clone());
+        self.recent_messages.push_back(id);
+        if self.recent_messages.len() > RECENT_MESSAGES {
+            self.recent_messages.pop_front();
+        }
+    }
+}
+
+impl TurnState {
+    fn start(&mut self, claim: &Claim, at: Timestamp) {
+        self.claims = claim.fence;
+        self.claim = Some(claim.clone());
+        self.queued = None;
+        self.started_at.get_or_insert(at);
+    }
+
+    fn take_output(&mut self, output: &Output, at: Timestamp) {
+        self.first_output_at.get_or_insert(at);
+        if let Output::Text(text) = output {
+            self.text.push_str(text);
+        }
+    }
+
+    fn open_call(&mut self, call: &Call, at: Timestamp) {
+        self.first_output_at.get_or_insert(at);
+        self.calls.insert(call.id.clone(), call.clone());
+    }
+}

@@ -1,0 +1,302 @@
+//! What an op leads to. Pure: nothing here can change the session.
+
+use crate::connection::Reply;
+use crate::id::{AttachmentId, ToolName};
+use crate::model::{Actor, ActorKind, Event, Executor, Op, SecretHash, ToolChange};
+use crate::position::Position;
+use crate::principal::Role;
+use crate::reject::Reject;
+use crate::session::{AttachmentView, Session};
+use crate::time::Timestamp;
+
+/// What an op leads to, and what its asker is told once that is committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// To be committed, in order; none if nothing changes.
+    pub events: Vec<Event>,
+    /// For the asker.
+    pub reply: Reply,
+}
+
+impl Session {
+    /// Says what `op` leads to.
+    ///
+    /// # Errors
+    /// The op is refused, and the session stays as it is.
+    pub fn decide(&self, actor: &Actor, op: &Op, now: Timestamp) -> Result<Decision, Reject> {
+        let role = self.role_for(actor, op)?;
+        match op {
+            Op::Open { epoch, agent, name } => {
+                if self.owner.is_some() {
+                    return Ok(self.decision(Vec::new()));
+                }
+                Ok(self.decision(vec![Event::SessionOpened {
+                    owner: actor.principal.clone(),
+                    epoch: *epoch,
+                    agent: agent.clone(),
+                    name: name.clone(),
+                }]))
+            }
+            Op::Admit { principal, role: admitted } => self.decide_admit(role, principal, *admitted),
+            Op::OpenAttachment { attachment, generation, secret, window_ms } => {
+                self.decide_open_attachment(actor, attachment, *generation, *secret, *window_ms)
+            }
+            Op::TakeOver { attachment, secret, next_secret } => {
+                self.decide_take_over(actor, attachment, *secret, *next_secret)
+            }
+            Op::LinkAttachment { attachment, session } => {
+                let state = self.attachments.get(attachment).ok_or(Reject::AttachmentGone)?;
+                if state.principal != actor.principal {
+                    return Err(Reject::AttachmentGone);
+                }
+                if state.linked.contains(session) {
+                    return Ok(self.decision(Vec::new()));
+                }
+                if state.linked.len() >= self.limits.attachments {
+                    return Err(Reject::Limit { what: "attachments" });
+                }
+                let event =
+                    Event::AttachmentLinked { attachment: attachment.clone(), session: session.clone() };
+                Ok(self.decision(vec![event]))
+            }
+            Op::Detach { attachment, generation } => {
+                let current = self.is_current(actor, attachment, *generation);
+                let event =
+                    Event::AttachmentDetached { attachment: attachment.clone(), generation: *generation };
+                Ok(self.decision(if current { vec![event] } else { Vec::new() }))
+            }
+            Op::CloseAttachment { attachment, generation } => {
+                let (mut events, mut gone) = (Vec::new(), Vec::new());
+                if self.is_current(actor, attachment, *generation) {
+                    self.close_attachment(attachment, "client left", now, &mut gone, &mut events);
+                    self.requeue(&gone, &mut events);
+                }
+                Ok(self.decision(events))
+            }
+            Op::ChangeTools(change) => self.decide_tools(actor, change),
+            Op::StartTurn(turn) => self.decide_start(actor, role, turn, now),
+            Op::Interrupt { turn, reason } => {
+                self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
+            }
+            Op::Fail { turn, failure } => self.decide_fail(role, turn, failure, now),
+            Op::Progress { turn, call, delta } => self.decide_progress(actor, role, turn, call, delta),
+            Op::Answer { turn, call, end } => self.decide_answer(actor, role, turn, call, end),
+            Op::Claim { turn } => self.decide_claim(actor, turn, now),
+            Op::Emit { turn, fence, output } => self.decide_emit(actor, turn, *fence, output),
+            Op::Request { turn, fence, call } => self.decide_request(actor, turn, *fence, call),
+            Op::Finish { turn, fence, end } => self.decide_finish(actor, turn, *fence, end, now),
+            Op::Lose { turn, continues } => self.decide_lose(turn, *continues, now),
+            Op::Recover => Ok(self.decision(self.decide_recover(now))),
+            Op::Wake => Ok(self.decision(self.decide_wake(now))),
+        }
+    }
+
+    /// A decision whose asker only learns the new head.
+    pub(super) fn decision(&self, events: Vec<Event>) -> Decision {
+        let epoch = match events.first() {
+            Some(Event::SessionOpened { epoch, .. }) => *epoch,
+            _ => self.head.epoch,
+        };
+        let head = Position { epoch, seq: self.head.seq + events.len() as u64 };
+        Decision { events, reply: Reply::Applied { head } }
+    }
+
+    /// The role in which the actor asks. Whoever may not know of the session is told that there is
+    /// none, in the same words as if there were none.
+    fn role_for(&self, actor: &Actor, op: &Op) -> Result<Role, Reject> {
+        let Some(owner) = &self.owner else {
+            let may_open = matches!((op, &actor.kind), (Op::Open { .. }, ActorKind::Client));
+            return if may_open { Ok(Role::Owner) } else { Err(Reject::NotFound) };
+        };
+        let worker_op =
+            matches!(op, Op::Claim { .. } | Op::Emit { .. } | Op::Request { .. } | Op::Finish { .. });
+        let server_op = matches!(op, Op::Lose { .. } | Op::Recover | Op::Wake);
+        match &actor.kind {
+            ActorKind::Server => Ok(Role::Owner),
+            ActorKind::Worker(_) if server_op => Err(Reject::Forbidden),
+            ActorKind::Worker(_) => Ok(Role::Agent),
+            ActorKind::Client => {
+                let role = if *owner == actor.principal {
+                    Role::Owner
+                } else {
+                    self.role_of(&actor.principal).ok_or(Reject::NotFound)?
+                };
+                if worker_op || server_op { Err(Reject::Forbidden) } else { Ok(role) }
+            }
+        }
+    }
+
+    fn decide_admit(
+        &self,
+        role: Role,
+        principal: &crate::id::PrincipalId,
+        admitted: Option<Role>,
+    ) -> Result<Decision, Reject> {
+        if role != Role::Owner {
+            return Err(Reject::Forbidden);
+        }
+        if self.owner.as_ref() == Some(principal) || admitted == Some(Role::Owner) {
+            return Err(Reject::Invalid("the owner of a session does not change".into()));
+        }
+        let known = self.participants.get(principal).copied();
+        let events = match admitted {
+            Some(_) if known == admitted => Vec::new(),
+            None if known.is_none() => Vec::new(),
+            Some(_) if known.is_none() && self.participants.len() >= self.limits.participants => {
+                return Err(Reject::Limit { what: "participants" });
+            }
+            Some(role) => vec![Event::ParticipantJoined { principal: principal.clone(), role }],
+            None => vec![Event::ParticipantLeft { principal: principal.clone() }],
+        };
+        Ok(self.decision(events))
+    }
+
+    fn decide_open_attachment(
+        &self,
+        actor: &Actor,
+        attachment: &AttachmentId,
+        generation: u32,
+        secret: Option<SecretHash>,
+        window_ms: u64,
+    ) -> Result<Decision, Reject> {
+        match self.attachments.get(attachment) {
+            Some(known) if known.principal != actor.principal || known.generation >= generation => {
+                return Err(Reject::AttachmentGone);
+            }
+            Some(_) => {}
+            None if self.attachments.len() >= self.limits.attachments => {
+                return Err(Reject::Limit { what: "attachments" });
+            }
+            None => {}
+        }
+        let event = Event::AttachmentOpened {
+            attachment: attachment.clone(),
+            generation,
+            principal: actor.principal.clone(),
+            secret,
+            window_ms,
+        };
+        Ok(self.attachment_decision(attachment, generation, event))
+    }
+
+    fn decide_take_over(
+        &self,
+        actor: &Actor,
+        attachment: &AttachmentId,
+        secret: SecretHash,
+        next_secret: SecretHash,
+    ) -> Result<Decision, Reject> {
+        let known = self.attachments.get(attachment).ok_or(Reject::AttachmentGone)?;
+        if known.principal != actor.principal || known.secret != Some(secret) {
+            return Err(Reject::AttachmentGone);
+        }
+        let generation = known.generation + 1;
+        let event = Event::AttachmentOpened {
+            attachment: attachment.clone(),
+            generation,
+            principal: actor.principal.clone(),
+            secret: Some(next_secret),
+            window_ms: known.window_ms,
+        };
+        Ok(self.attachment_decision(attachment, generation, event))
+    }
+
+    fn attachment_decision(&self, attachment: &AttachmentId, generation: u32, event: Event) -> Decision {
+        let Decision { events, reply: _ } = self.decision(vec![event]);
+        let head = self.head.next();
+        let view = match self.attachment(attachment) {
+            Some(view) => AttachmentView { generation, head, ..view },
+            None => AttachmentView {
+                attachment: attachment.clone(),
+                generation,
+                linked: Vec::new(),
+                turns: self.turns_of(attachment),
+                head,
+            },
+        };
+        Decision { events, reply: Reply::Attachment(Box::new(view)) }
+    }
+
+    fn is_current(&self, actor: &Actor, attachment: &AttachmentId, generation: u32) -> bool {
+        self.attachments
+            .get(attachment)
+            .is_some_and(|known| known.principal == actor.principal && known.generation == generation)
+    }
+
+    fn decide_tools(&self, actor: &Actor, change: &ToolChange) -> Result<Decision, Reject> {
+        for tool in &change.add {
+            if !self.may_register(actor, &tool.executor) {
+                return Err(Reject::Forbidden);
+            }
+            if self.tools.get(&tool.name).is_some_and(|known| known.executor != tool.executor) {
+                return Err(Reject::Invalid(format!(
+                    "a tool of another executor has the name {}",
+                    tool.name
+                )));
+            }
+        }
+        let removed: Vec<ToolName> = change
+            .remove
+            .iter()
+            .filter(|name| self.tools.get(*name).is_some_and(|tool| self.may_register(actor, &tool.executor)))
+            .cloned()
+            .collect();
+        let new = change.add.iter().filter(|tool| !self.tools.contains_key(&tool.name)).count();
+        if self.tools.len() + new > self.limits.tools + removed.len() {
+            return Err(Reject::Limit { what: "tools" });
+        }
+        if change.add.is_empty() && removed.is_empty() {
+            return Ok(self.decision(Vec::new()));
+        }
+        Ok(self.decision(vec![Event::ToolsChanged {
+            revision: self.tools_revision + 1,
+            added: change.add.clone(),
+            removed,
+            turn: change.turn.clone(),
+        }]))
+    }
+
+    fn may_register(&self, actor: &Actor, executor: &Executor) -> bool {
+        match (&actor.kind, executor) {
+            (ActorKind::Worker(_) | ActorKind::Server, _) => true,
+            (ActorKind::Client, Executor::Attachment(attachment)) => {
+                self.attachments.get(attachment).is_none_or(|known| known.principal == actor.principal)
+            }
+            (ActorKind::Client, Executor::Principal(principal)) => *principal == actor.principal,
+            (ActorKind::Client, Executor::Agent | Executor::Anyone) => false,
+        }
+    }
+
+    /// The tools that an attachment brought.
+    pub(super) fn tools_of(&self, attachment: &AttachmentId) -> Vec<ToolName> {
+        let own = Executor::Attachment(attachment.clone());
+        self.tools.values().filter(|tool| tool.executor == own).map(|tool| tool.name.clone()).collect()
+    }
+
+    /// After a restart no transport of before is alive: attachments wait for their clients, and
+    /// turns that hung on a transport without an attachment are over.
+    fn decide_recover(&self, now: Timestamp) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut gone = Vec::new();
+        for (id, attachment) in &self.attachments {
+            if attachment.detached_at.is_none() {
+                events.push(Event::AttachmentDetached {
+                    attachment: id.clone(),
+                    generation: attachment.generation,
+                });
+            }
+        }
+        for turn in self.turns.values() {
+            let anchored =
+                turn.origin.attachment.as_ref().is_some_and(|id| self.attachments.contains_key(id));
+            if turn.origin.bound
+                && !anchored
+                && Self::stop_turn(turn, None, Some("connection lost"), now, &mut events)
+            {
+                gone.push(turn.turn.clone());
+            }
+        }
+        self.requeue(&gone, &mut events);
+        events
+    }
+}

@@ -1,0 +1,346 @@
+//! What ops on turns and calls lead to.
+
+use crate::connection::Reply;
+use crate::id::{AttachmentId, CallId, MessageId, TurnId};
+use crate::model::{
+    Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, Failure,
+    FailureKind, Message, NewTurn, Output, TurnEnd, TurnOutcome, TurnRequest,
+};
+use crate::position::Position;
+use crate::principal::Role;
+use crate::reject::Reject;
+use crate::session::{Decision, Session, TurnState, TurnStatus, TurnView};
+use crate::time::Timestamp;
+
+impl Session {
+    pub(super) fn decide_start(
+        &self,
+        actor: &Actor,
+        role: Role,
+        new: &NewTurn,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        if !role.may_submit() {
+            return Err(Reject::Forbidden);
+        }
+        if let Some(known) = self.known_request(actor, new, now)? {
+            return Ok(known);
+        }
+        if self.turns.contains_key(&new.turn) || self.ended.iter().any(|ended| ended.view.turn == new.turn) {
+            return Err(Reject::DuplicateTurn(new.turn.clone()));
+        }
+        let queued = self.next_queue_position().filter(|_| new.serial);
+        if queued.is_some_and(|position| position as usize > self.limits.queued_turns) {
+            return Err(Reject::Limit { what: "queued_turns" });
+        }
+        if self.turns.len() >= self.limits.running_turns + self.limits.queued_turns {
+            return Err(Reject::Limit { what: "running_turns" });
+        }
+        let mut events = Vec::with_capacity(3);
+        if let TurnRequest::Chat { parts } = &new.request {
+            let message = Message {
+                id: MessageId::input_of(&new.turn),
+                parent: self.parent_for(new)?,
+                author: Author::User(actor.principal.clone()),
+                parts: parts.clone(),
+                turn: new.turn.clone(),
+            };
+            events.push(Event::MessageAdded { message });
+        }
+        let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
+        events.push(Event::TurnAccepted {
+            turn: new.turn.clone(),
+            request: new.request.clone(),
+            agent,
+            origin: new.origin.clone(),
+            serial: new.serial,
+            deadline: new.deadline,
+            key: new.key.clone(),
+            meta: new.meta.clone(),
+        });
+        let accepted = Position { epoch: self.head.epoch, seq: self.head.seq + events.len() as u64 };
+        if let Some(position) = queued {
+            events.push(Event::TurnQueued { turn: new.turn.clone(), position });
+        }
+        let reply =
+            Reply::Turn { session: self.id.clone(), turn: new.turn.clone(), accepted, replayed: false };
+        Ok(Decision { events, reply })
+    }
+
+    fn known_request(
+        &self,
+        actor: &Actor,
+        new: &NewTurn,
+        now: Timestamp,
+    ) -> Result<Option<Decision>, Reject> {
+        let Some(key) = &new.key else { return Ok(None) };
+        let fresh = |at: Timestamp| now.since(at) < self.limits.request_memory;
+        let known = self.requests.iter().rev().find(|known| {
+            known.principal == actor.principal && known.request.key == key.key && fresh(known.at)
+        });
+        match known {
+            None => Ok(None),
+            Some(known) if known.request.digest != key.digest => Err(Reject::KeyConflict),
+            Some(known) => Ok(Some(Decision {
+                events: Vec::new(),
+                reply: Reply::Turn {
+                    session: self.id.clone(),
+                    turn: known.turn.clone(),
+                    accepted: known.accepted,
+                    replayed: true,
+                },
+            })),
+        }
+    }
+
+    fn parent_for(&self, new: &NewTurn) -> Result<Option<MessageId>, Reject> {
+        match &new.parent {
+            None => Ok(self.tip.clone()),
+            Some(parent) if self.recent_messages.contains(parent) => Ok(Some(parent.clone())),
+            Some(parent) => Err(Reject::UnknownMessage(parent.clone())),
+        }
+    }
+
+    pub(super) fn decide_interrupt(
+        &self,
+        actor: &Actor,
+        role: Role,
+        turn: &TurnId,
+        reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        if !role.may_submit() {
+            return Err(Reject::Forbidden);
+        }
+        let turn = self.live_turn(turn)?;
+        let (mut events, mut gone) = (Vec::new(), Vec::new());
+        let by = matches!(actor.kind, ActorKind::Client).then_some(&actor.principal);
+        if Self::stop_turn(turn, by, reason, now, &mut events) {
+            gone.push(turn.turn.clone());
+        }
+        self.requeue(&gone, &mut events);
+        Ok(self.decision(events))
+    }
+
+    pub(super) fn decide_fail(
+        &self,
+        role: Role,
+        turn: &TurnId,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        if !role.may_submit() {
+            return Err(Reject::Forbidden);
+        }
+        let turn = self.live_turn(turn)?;
+        Ok(self.ending(turn, TurnEnd::new(TurnOutcome::Failed(failure.clone())), now))
+    }
+
+    pub(super) fn decide_progress(
+        &self,
+        actor: &Actor,
+        role: Role,
+        turn: &TurnId,
+        call: &CallId,
+        delta: &str,
+    ) -> Result<Decision, Reject> {
+        self.open_call(actor, role, turn, call)?;
+        let event = Event::CallProgress { turn: turn.clone(), call: call.clone(), delta: delta.to_owned() };
+        Ok(self.decision(vec![event]))
+    }
+
+    pub(super) fn decide_answer(
+        &self,
+        actor: &Actor,
+        role: Role,
+        turn: &TurnId,
+        call: &CallId,
+        end: &CallEnd,
+    ) -> Result<Decision, Reject> {
+        self.open_call(actor, role, turn, call)?;
+        if matches!(end, CallEnd::TimedOut | CallEnd::Cancelled)
+            && !matches!(actor.kind, ActorKind::Worker(_))
+        {
+            return Err(Reject::Invalid("an answer is a result or an error".into()));
+        }
+        let event = Event::CallEnded { turn: turn.clone(), call: call.clone(), end: end.clone() };
+        Ok(self.decision(vec![event]))
+    }
+
+    pub(super) fn decide_claim(
+        &self,
+        actor: &Actor,
+        turn: &TurnId,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        let ActorKind::Worker(worker) = &actor.kind else { return Err(Reject::Forbidden) };
+        let turn = self.live_turn(turn)?;
+        match turn.status() {
+            TurnStatus::Ready => {}
+            TurnStatus::Queued(_) | TurnStatus::Running | TurnStatus::Waiting => {
+                return Err(Reject::Fenced(turn.turn.clone()));
+            }
+            TurnStatus::Stopping => return Err(Reject::TurnOver(turn.turn.clone())),
+        }
+        if turn.deadline <= now {
+            return Ok(self.ending(turn, TurnEnd::new(TurnOutcome::Expired), now));
+        }
+        let fence = turn.claims + 1;
+        let claim = Claim { worker: worker.clone(), fence };
+        let event = Event::TurnStarted { turn: turn.turn.clone(), claim };
+        Ok(Decision { events: vec![event], reply: Reply::Claimed { fence } })
+    }
+
+    pub(super) fn decide_emit(
+        &self,
+        actor: &Actor,
+        turn: &TurnId,
+        fence: u32,
+        output: &Output,
+    ) -> Result<Decision, Reject> {
+        let turn = self.claimed_turn(actor, turn, fence)?;
+        if turn.interrupted_at.is_some() {
+            return Err(Reject::TurnOver(turn.turn.clone()));
+        }
+        if let Output::Text(text) = output
+            && turn.text.len() + text.len() > self.limits.answer_bytes
+        {
+            return Err(Reject::Limit { what: "answer_bytes" });
+        }
+        Ok(self.decision(vec![Event::TurnOutput { turn: turn.turn.clone(), output: output.clone() }]))
+    }
+
+    pub(super) fn decide_request(
+        &self,
+        actor: &Actor,
+        turn: &TurnId,
+        fence: u32,
+        call: &CallRequest,
+    ) -> Result<Decision, Reject> {
+        let turn = self.claimed_turn(actor, turn, fence)?;
+        if turn.interrupted_at.is_some() {
+            return Err(Reject::TurnOver(turn.turn.clone()));
+        }
+        if turn.calls.len() >= self.limits.open_calls {
+            return Err(Reject::Limit { what: "open_calls" });
+        }
+        if self.turns.values().any(|other| other.calls.contains_key(&call.id)) {
+            return Err(Reject::Invalid(format!("a call of this name is open: {}", call.id)));
+        }
+        let executor = match (&call.executor, &call.kind) {
+            (Some(executor), _) => executor.clone(),
+            (None, CallKind::Question { .. }) => Executor::Anyone,
+            (None, CallKind::Tool { name, .. }) => {
+                self.tools.get(name).ok_or_else(|| Reject::UnknownTool(name.clone()))?.executor.clone()
+            }
+        };
+        let call = Call {
+            id: call.id.clone(),
+            kind: call.kind.clone(),
+            executor,
+            deadline: call.deadline,
+            batch: call.batch.clone(),
+        };
+        Ok(self.decision(vec![Event::CallRequested { turn: turn.turn.clone(), call }]))
+    }
+
+    pub(super) fn decide_finish(
+        &self,
+        actor: &Actor,
+        turn: &TurnId,
+        fence: u32,
+        end: &TurnEnd,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        let turn = self.claimed_turn(actor, turn, fence)?;
+        let mut end = end.clone();
+        if turn.interrupted_at.is_some() {
+            end.outcome = TurnOutcome::Interrupted { abandoned: false };
+            end.output = None;
+        }
+        Ok(self.ending(turn, end, now))
+    }
+
+    pub(super) fn decide_lose(
+        &self,
+        turn: &TurnId,
+        continues: bool,
+        now: Timestamp,
+    ) -> Result<Decision, Reject> {
+        let turn = self.live_turn(turn)?;
+        if turn.interrupted_at.is_some() {
+            let end = TurnEnd::new(TurnOutcome::Interrupted { abandoned: true });
+            return Ok(self.ending(turn, end, now));
+        }
+        if turn.claim.is_none() {
+            return Ok(self.decision(Vec::new()));
+        }
+        let silent = turn.first_output_at.is_none();
+        if continues || (silent && turn.claims < self.limits.offers) {
+            let mut events = Vec::new();
+            Self::cancel_calls(turn, &mut events);
+            events.push(Event::TurnReleased { turn: turn.turn.clone() });
+            return Ok(self.decision(events));
+        }
+        let end = if silent {
+            TurnEnd::failed(FailureKind::Unreachable, "the executor was lost, repeatedly")
+        } else {
+            TurnEnd::failed(FailureKind::WorkerLost, "the executor was lost after it had begun to answer")
+        };
+        Ok(self.ending(turn, end, now))
+    }
+
+    /// The turns of an attachment, recently ended ones included, in order of acceptance.
+    pub(super) fn turns_of(&self, attachment: &AttachmentId) -> Vec<TurnView> {
+        let live = self.turns.values().map(TurnState::view);
+        let ended = self.ended.iter().map(|turn| turn.view.clone());
+        let mut turns: Vec<TurnView> =
+            live.chain(ended).filter(|turn| turn.origin.attachment.as_ref() == Some(attachment)).collect();
+        turns.sort_unstable_by_key(|turn| turn.accepted);
+        turns
+    }
+
+    fn ending(&self, turn: &TurnState, end: TurnEnd, now: Timestamp) -> Decision {
+        let mut events = Vec::new();
+        Self::end_turn(turn, end, now, &mut events);
+        self.requeue(std::slice::from_ref(&turn.turn), &mut events);
+        self.decision(events)
+    }
+
+    fn live_turn(&self, id: &TurnId) -> Result<&TurnState, Reject> {
+        if let Some(turn) = self.turns.get(id) {
+            return Ok(turn);
+        }
+        let over = self.ended.iter().any(|ended| ended.view.turn == *id);
+        Err(if over { Reject::TurnOver(id.clone()) } else { Reject::UnknownTurn(id.clone()) })
+    }
+
+    fn claimed_turn(&self, actor: &Actor, id: &TurnId, fence: u32) -> Result<&TurnState, Reject> {
+        let turn = self.live_turn(id)?;
+        let ActorKind::Worker(worker) = &actor.kind else { return Err(Reject::Forbidden) };
+        match &turn.claim {
+            Some(claim) if claim.fence == fence && claim.worker == *worker => Ok(turn),
+            _ => Err(Reject::Fenced(id.clone())),
+        }
+    }
+
+    fn open_call(&self, actor: &Actor, role: Role, turn: &TurnId, id: &CallId) -> Result<&Call, Reject> {
+        let gone = || Reject::CallGone(id.clone());
+        let turn = self.turns.get(turn).ok_or_else(gone)?;
+        let call = turn.calls.get(id).ok_or_else(gone)?;
+        let may = match (&actor.kind, &call.executor) {
+            (ActorKind::Server, _) => true,
+            (ActorKind::Worker(worker), Executor::Agent) => {
+                turn.claim.as_ref().is_some_and(|claim| claim.worker == *worker)
+            }
+            (ActorKind::Worker(_), _) | (ActorKind::Client, Executor::Agent) => false,
+            (ActorKind::Client, Executor::Attachment(attachment)) => {
+                role.may_answer()
+                    && self.attachments.get(attachment).is_none_or(|known| known.principal == actor.principal)
+            }
+            (ActorKind::Client, Executor::Principal(principal)) => *principal == actor.principal,
+            (ActorKind::Client, Executor::Anyone) => role.may_answer(),
+        };
+        if may { Ok(call) } else { Err(Reject::Forbidden) }
+    }
+}

@@ -1,0 +1,333 @@
+//! One session: a pure function from what is asked to what happens.
+//!
+//! [`Session::decide`] says what an op leads to and cannot change anything; [`Session::apply`]
+//! takes in what was committed and cannot fail. Live service, replay and crash recovery are the
+//! same loop over the same two functions, so a replayed session equals the live one.
+//!
+//! State is bounded: ended turns leave, messages are known by their identifiers only, and both
+//! are forgotten after a while. What lies further back is read from the log or a projection.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId};
+use crate::limits::SessionLimits;
+use crate::model::{Call, Claim, Origin, RequestKey, SecretHash, Tool, TurnRequest};
+use crate::position::Position;
+use crate::principal::Role;
+use crate::time::Timestamp;
+
+mod apply;
+mod decide;
+mod decide_turns;
+mod turns;
+mod wake;
+
+pub use decide::Decision;
+
+/// The state of one session, derived from its events alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    id: SessionId,
+    #[serde(skip)]
+    limits: SessionLimits,
+    /// None until [`Event::SessionOpened`](crate::Event::SessionOpened): not born yet.
+    owner: Option<PrincipalId>,
+    agent: Option<AgentId>,
+    name: Option<String>,
+    head: Position,
+    opened_at: Timestamp,
+    updated_at: Timestamp,
+    participants: BTreeMap<PrincipalId, Role>,
+    attachments: BTreeMap<AttachmentId, Attachment>,
+    tools: BTreeMap<ToolName, Tool>,
+    tools_revision: u64,
+    tip: Option<MessageId>,
+    recent_messages: VecDeque<MessageId>,
+    turns: BTreeMap<TurnId, TurnState>,
+    ended: VecDeque<EndedTurn>,
+    requests: VecDeque<KnownRequest>,
+    turn_count: u64,
+}
+
+impl Session {
+    /// A session of which nothing has happened yet.
+    pub fn new(id: SessionId, limits: SessionLimits) -> Self {
+        Self {
+            id,
+            limits,
+            owner: None,
+            agent: None,
+            name: None,
+            head: Position::default(),
+            opened_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
+            participants: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            tools_revision: 0,
+            tip: None,
+            recent_messages: VecDeque::new(),
+            turns: BTreeMap::new(),
+            ended: VecDeque::new(),
+            requests: VecDeque::new(),
+            turn_count: 0,
+        }
+    }
+
+    /// The same state under other limits; needed after a snapshot, which does not carry them.
+    #[must_use]
+    pub fn with_limits(mut self, limits: SessionLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Its identifier.
+    pub const fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Whose it is; none if it does not exist yet.
+    pub const fn owner(&self) -> Option<&PrincipalId> {
+        self.owner.as_ref()
+    }
+
+    /// The agent that serves turns which name no other.
+    pub const fn agent(&self) -> Option<&AgentId> {
+        self.agent.as_ref()
+    }
+
+    /// What the owner calls it.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The place of the last event.
+    pub const fn head(&self) -> Position {
+        self.head
+    }
+
+    /// When it was opened.
+    pub const fn opened_at(&self) -> Timestamp {
+        self.opened_at
+    }
+
+    /// When something last happened.
+    pub const fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    /// How many turns were ever accepted.
+    pub const fn turn_count(&self) -> u64 {
+        self.turn_count
+    }
+
+    /// What `principal` may do here; none if it may not even know of the session.
+    pub fn role_of(&self, principal: &PrincipalId) -> Option<Role> {
+        if self.owner.as_ref() == Some(principal) {
+            return Some(Role::Owner);
+        }
+        self.participants.get(principal).copied()
+    }
+
+    /// The turns that have not ended.
+    pub fn turns(&self) -> impl Iterator<Item = &TurnState> {
+        self.turns.values()
+    }
+
+    /// One turn that has not ended.
+    pub fn turn(&self, turn: &TurnId) -> Option<&TurnState> {
+        self.turns.get(turn)
+    }
+
+    /// The tools that are registered.
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.values()
+    }
+
+    /// Whether something goes on by itself: a turn, or an attachment that waits or is live.
+    pub fn is_live(&self) -> bool {
+        !self.turns.is_empty() || !self.attachments.is_empty()
+    }
+
+    /// What a connection learns when it begins to follow the session.
+    pub fn view(&self) -> SessionView {
+        SessionView {
+            head: self.head,
+            tools: self.tools.values().cloned().collect(),
+            tools_revision: self.tools_revision,
+            turns: self.turns.values().map(TurnState::view).collect(),
+        }
+    }
+
+    /// What belongs to an attachment.
+    pub fn attachment(&self, attachment: &AttachmentId) -> Option<AttachmentView> {
+        let state = self.attachments.get(attachment)?;
+        Some(AttachmentView {
+            attachment: attachment.clone(),
+            generation: state.generation,
+            linked: state.linked.clone(),
+            turns: self.turns_of(attachment),
+            head: self.head,
+        })
+    }
+}
+
+/// A turn that has not ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnState {
+    /// Which one.
+    pub turn: TurnId,
+    /// What it is asked to do.
+    pub request: TurnRequest,
+    /// Who serves it.
+    pub agent: AgentId,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Whether it waits for other serial turns.
+    pub serial: bool,
+    /// After this it ends as expired.
+    pub deadline: Timestamp,
+    /// Opaque data of the client.
+    pub meta: Value,
+    /// The event that accepted it.
+    pub accepted: Position,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// The message that its answer follows.
+    pub parent: Option<MessageId>,
+    /// Its announced place in the queue.
+    pub queued: Option<u32>,
+    /// Who executes it.
+    pub claim: Option<Claim>,
+    /// How often it was claimed; the fence of the last claim.
+    pub claims: u32,
+    /// When its execution began.
+    pub started_at: Option<Timestamp>,
+    /// When its first output came.
+    pub first_output_at: Option<Timestamp>,
+    /// The answer's text so far.
+    pub text: String,
+    /// Calls that wait for their end.
+    pub calls: BTreeMap<CallId, Call>,
+    /// When it was interrupted.
+    pub interrupted_at: Option<Timestamp>,
+}
+
+impl TurnState {
+    /// Where it is on its way.
+    pub fn status(&self) -> TurnStatus {
+        if self.interrupted_at.is_some() {
+            TurnStatus::Stopping
+        } else if self.claim.is_some() {
+            if self.calls.is_empty() { TurnStatus::Running } else { TurnStatus::Waiting }
+        } else if let Some(position) = self.queued {
+            TurnStatus::Queued(position)
+        } else {
+            TurnStatus::Ready
+        }
+    }
+
+    fn view(&self) -> TurnView {
+        TurnView {
+            turn: self.turn.clone(),
+            origin: self.origin.clone(),
+            accepted: self.accepted.seq,
+            ended: None,
+        }
+    }
+}
+
+/// Where a turn is on its way.
+///
+/// ```text
+/// accepted ─▶ Queued(n) ─▶ Ready ─claim─▶ Running ◀─▶ Waiting
+///                │           ▲  │            │           │
+///                │           └──┼─ released ─┤           │
+///                ▼              ▼            ▼           ▼
+///              ended ◀──────────┴──────── Stopping ◀─────┘    (or ended directly)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnStatus {
+    /// Waits for others, as this number from 1.
+    Queued(u32),
+    /// Waits for an executor.
+    Ready,
+    /// Is being executed.
+    Running,
+    /// Is being executed, and waits for a call or an answer.
+    Waiting,
+    /// Was interrupted; its executor is being stopped.
+    Stopping,
+}
+
+/// What a connection learns about a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionView {
+    /// The place of the last event.
+    pub head: Position,
+    /// The tools that are registered.
+    pub tools: Vec<Tool>,
+    /// Grows with each change of the tools.
+    pub tools_revision: u64,
+    /// The turns that have not ended.
+    pub turns: Vec<TurnView>,
+}
+
+/// What a connection learns about an attachment that it opened or took over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachmentView {
+    /// Which one.
+    pub attachment: AttachmentId,
+    /// Counts take-overs.
+    pub generation: u32,
+    /// The other sessions in which it takes part.
+    pub linked: Vec<SessionId>,
+    /// Its turns in this session, recently ended ones included, in order of acceptance.
+    pub turns: Vec<TurnView>,
+    /// The place of the last event of this session.
+    pub head: Position,
+}
+
+/// What a connection learns about a turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnView {
+    /// Which one.
+    pub turn: TurnId,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Number of the event that accepted it.
+    pub accepted: u64,
+    /// Number of the event that ended it.
+    pub ended: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Attachment {
+    generation: u32,
+    principal: PrincipalId,
+    secret: Option<SecretHash>,
+    window_ms: u64,
+    /// When its transport was lost; none while it has one.
+    detached_at: Option<Timestamp>,
+    linked: Vec<SessionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct EndedTurn {
+    view: TurnView,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct KnownRequest {
+    principal: PrincipalId,
+    request: RequestKey,
+    turn: TurnId,
+    accepted: Position,
+    at: Timestamp,
+}
+
+/// Messages whose identifiers a session knows by heart; older ones are in the projection.
+const RECENT_MESSAGES: usize = 256;

@@ -1,0 +1,89 @@
+//! What time does to a session.
+
+use std::time::Duration;
+
+use crate::model::{CallEnd, Event, TurnEnd, TurnOutcome};
+use crate::session::{Attachment, Session, TurnStatus};
+use crate::time::Timestamp;
+
+impl Session {
+    /// When [`Op::Wake`](crate::Op::Wake) should next be decided.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let turns = self.turns.values().flat_map(|turn| {
+            let own = match turn.interrupted_at {
+                Some(at) => at.after(self.limits.interrupt_grace),
+                None => turn.deadline,
+            };
+            turn.calls.values().map(|call| call.deadline).chain([own])
+        });
+        turns.chain(self.attachments.values().filter_map(Attachment::expires_at)).min()
+    }
+
+    pub(super) fn decide_wake(&self, now: Timestamp) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut gone = Vec::new();
+        for turn in self.turns.values() {
+            if let Some(at) = turn.interrupted_at {
+                if at.after(self.limits.interrupt_grace) <= now {
+                    let end = TurnEnd::new(TurnOutcome::Interrupted { abandoned: true });
+                    Self::end_turn(turn, end, now, &mut events);
+                    gone.push(turn.turn.clone());
+                }
+            } else if turn.deadline <= now {
+                Self::end_turn(turn, TurnEnd::new(TurnOutcome::Expired), now, &mut events);
+                gone.push(turn.turn.clone());
+            } else {
+                let late = turn.calls.values().filter(|call| call.deadline <= now);
+                events.extend(late.map(|call| Event::CallEnded {
+                    turn: turn.turn.clone(),
+                    call: call.id.clone(),
+                    end: CallEnd::TimedOut,
+                }));
+            }
+        }
+        for (id, attachment) in &self.attachments {
+            if attachment.expires_at().is_some_and(|at| at <= now) {
+                self.close_attachment(id, "attachment expired", now, &mut gone, &mut events);
+            }
+        }
+        self.requeue(&gone, &mut events);
+        events
+    }
+
+    /// Ends an attachment: its bound turns are interrupted, its tools are withdrawn.
+    pub(super) fn close_attachment(
+        &self,
+        id: &crate::id::AttachmentId,
+        reason: &str,
+        now: Timestamp,
+        gone: &mut Vec<crate::id::TurnId>,
+        events: &mut Vec<Event>,
+    ) {
+        for turn in self.turns.values() {
+            let bound = turn.origin.bound && turn.origin.attachment.as_ref() == Some(id);
+            if !bound || gone.contains(&turn.turn) || turn.status() == TurnStatus::Stopping {
+                continue;
+            }
+            if Self::stop_turn(turn, None, Some(reason), now, events) {
+                gone.push(turn.turn.clone());
+            }
+        }
+        let tools = self.tools_of(id);
+        if !tools.is_empty() {
+            let revision = self.tools_revision + 1 + pending_revisions(events);
+            events.push(Event::ToolsChanged { revision, added: Vec::new(), removed: tools, turn: None });
+        }
+        events.push(Event::AttachmentClosed { attachment: id.clone() });
+    }
+}
+
+/// Changes of the tools that one decision has already made.
+fn pending_revisions(events: &[Event]) -> u64 {
+    events.iter().map(|event| u64::from(matches!(event, Event::ToolsChanged { .. }))).sum()
+}
+
+impl Attachment {
+    fn expires_at(&self) -> Option<Timestamp> {
+        Some(self.detached_at?.after(Duration::from_millis(self.window_ms)))
+    }
+}

@@ -1,0 +1,1 @@
+//! The Switchboard server: driver, session actors, auth, limits, configuration, telemetry.

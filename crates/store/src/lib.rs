@@ -1,0 +1,1 @@
+//! The durable log of sessions and its projections: memory and SQLite.

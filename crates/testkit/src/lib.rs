@@ -1,0 +1,1 @@
+//! Vector runner, scripted peers and a simulated world with faults and virtual time.
