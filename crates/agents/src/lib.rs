@@ -1,1 +1,22 @@
-//! The Agent trait and its built-in agents: echo, script, openai.
+//! The [`Agent`] trait and the agents that are built in: [`Echo`], [`Script`] and [`OpenAi`].
+//!
+//! An agent is written against a [`Turn`] and knows nothing of protocols, sessions or storage:
+//!
+//! * [`Echo`] says what it hears; benchmarks and first steps run on it.
+//! * [`Script`] plays a [`Story`] from a file; the demo and the end-to-end tests run on it.
+//! * [`OpenAi`] speaks to any endpoint that is compatible with OpenAI's chat completions.
+
+mod agent;
+mod chunk;
+mod echo;
+mod journal;
+mod openai;
+mod script;
+mod turn;
+
+pub use agent::{Agent, AgentError, Recovery};
+pub use chunk::{Chunk, MAX_DELTA_BYTES};
+pub use echo::{Echo, EchoConfig};
+pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
+pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
+pub use turn::{Brief, Turn, TurnPort};

@@ -43,7 +43,7 @@ pub enum Input<'a> {
     Frame(Frame),
     /// The next event of an attached session, in order, without gaps.
     Committed(&'a SessionId, &'a Committed),
-    /// Something that this connection asked for was done.
+    /// Something that this connection asked for was done. Comes before the events that it led to.
     Done(RequestId, Reply),
     /// Something that this connection asked for was refused.
     Rejected(RequestId, Reject),
@@ -56,8 +56,8 @@ pub enum Input<'a> {
         /// Advice for the peer, in milliseconds; spread over time by the server.
         retry_ms: u64,
     },
-    /// The transport is gone, or has to go. A connection that outlives its transport answers with
-    /// [`Output::Idle`]; one that does not answers with [`Output::Close`].
+    /// The transport is gone, or has to go: say what is left to say, and end with
+    /// [`Output::Close`].
     Closed(CloseReason),
 }
 
@@ -74,8 +74,9 @@ pub enum Output {
     Detach(SessionId),
     /// Check a renewed credential; answered with [`Reply::Authenticated`].
     Authenticate(RequestId, Pii<String>),
-    /// Close the transport, and forget the connection.
-    Close(CloseReason),
+    /// Close the transport with this code, once everything sent before is out, and forget the
+    /// connection.
+    Close(Close),
     /// Nothing more for now; call back with [`Input::Timeout`] at `wake`.
     Idle {
         /// When to wake the connection if nothing else happens.
@@ -133,41 +134,34 @@ pub enum Reply {
 }
 
 /// Why a transport ends. Each protocol has one table from these to its own codes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The peer ended it in an orderly way.
-    PeerClosed,
+    /// The peer ended it in an orderly way, with this code if it gave one.
+    PeerClosed(Option<u16>),
     /// The transport broke.
     TransportLost,
-    /// Both sides are done.
-    Normal,
-    /// A newer transport has taken over.
-    TakenOver,
     /// The server is leaving; come back.
     Restart,
-    /// The credential has ended or was revoked.
+    /// The credential was revoked.
     Unauthorized,
     /// The peer was too slow to be served; come back and resume.
     TooSlow,
-    /// The peer sent nothing for too long.
-    Silent,
-    /// A code and reason in the protocol's own words.
-    Protocol {
-        /// The close code.
-        code: u16,
-        /// A short reason.
-        reason: &'static str,
-    },
+    /// A message was larger than the transport takes.
+    TooBig,
     /// Something broke on our side.
     Internal,
 }
 
-/// The peer broke the protocol beyond repair.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("closing with {code}: {reason}")]
-pub struct Violation {
+/// How a transport is closed, in the protocol's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close {
     /// The close code.
     pub code: u16,
     /// A short reason, without content.
     pub reason: &'static str,
 }
+
+/// The peer broke the protocol beyond repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("closing with {}: {}", .0.code, .0.reason)]
+pub struct Violation(pub Close);

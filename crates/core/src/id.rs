@@ -133,9 +133,12 @@ fn base32(digest: &[u8]) -> String {
     for byte in digest {
         held = (held << 8) | u32::from(*byte);
         bits += 8;
-        while bits >= 5 && text.len() < TOKEN_CHARS {
+        while bits >= 5 {
             bits -= 5;
             text.push(char::from(BASE32[((held >> bits) & 31) as usize]));
+            if text.len() == TOKEN_CHARS {
+                return text;
+            }
         }
         held &= (1 << bits) - 1;
     }
@@ -161,7 +164,62 @@ mod tests {
     fn made_identifiers_are_canonical() {
         let id = SessionId::fresh(&Seed::new([7; 32]), 1);
         assert!(SessionId::is_canonical(id.as_str()), "{id}");
-        assert!(!SessionId::is_canonical("ses_short"));
-        assert!(!SessionId::is_canonical("notes"));
+        assert!(SessionId::is_canonical(SessionId::named(&Principal::new("ann"), "notes").as_str()));
+        for other in [
+            "",
+            "notes",
+            "ses_",
+            "ses_short",
+            "ses_0123456789abcdefghjkmnpqrsx",
+            "inv_0123456789abcdefghjkmnpqrs",
+        ] {
+            assert!(!SessionId::is_canonical(other), "{other}");
+        }
+        for strange in
+            ["0123456789abcdefghjkmnpqri", "0123456789ABCDEFGHJKMNPQRS", "0123456789abcdefghjkmnpqré"]
+        {
+            assert!(!SessionId::is_canonical(&format!("ses_{strange}")), "{strange}");
+        }
+    }
+
+    #[test]
+    fn base32_is_crockfords_and_cut_at_130_bits() {
+        assert_eq!(base32(&[0; 32]), "0".repeat(26));
+        assert_eq!(base32(&[0xff; 32]), "z".repeat(26));
+        assert_eq!(base32(&[0x08, 0x42, 0x10, 0x84, 0x21]), "11111111");
+        let mut digest = [0u8; 32];
+        digest[16] = 0x40;
+        assert_eq!(base32(&digest), format!("{}1", "0".repeat(25)), "the last two bits are those of byte 16");
+        digest[16] = 0x3f;
+        assert_eq!(base32(&digest), "0".repeat(26), "and no more");
+    }
+
+    #[test]
+    fn fresh_identifiers_differ_by_seed_counter_and_kind() {
+        let seed = Seed::new([7; 32]);
+        assert_eq!(TurnId::fresh(&seed, 1), TurnId::fresh(&seed, 1));
+        assert_ne!(TurnId::fresh(&seed, 1), TurnId::fresh(&seed, 2));
+        assert_ne!(TurnId::fresh(&seed, 1), TurnId::fresh(&Seed::new([8; 32]), 1));
+        assert_ne!(
+            TurnId::fresh(&seed, 1).as_str().trim_start_matches("inv_"),
+            SessionId::fresh(&seed, 1).as_str().trim_start_matches("ses_")
+        );
+        assert_eq!(AttachmentId::fresh(&seed, 1).as_str().len(), TOKEN_CHARS);
+    }
+
+    #[test]
+    fn the_messages_of_a_turn_are_named_after_it() {
+        let turn = TurnId::from("inv_1");
+        assert_eq!(MessageId::input_of(&turn).as_str(), "inv_1.in");
+        assert_eq!(MessageId::answer_of(&turn).as_str(), "inv_1.out");
+    }
+
+    #[test]
+    fn identifiers_are_written_and_stored_as_the_bare_text() {
+        let id = ToolName::from("a \"b\"");
+        assert_eq!((id.to_string(), format!("{id:?}")), ("a \"b\"".to_owned(), "a \"b\"".to_owned()));
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(json, r#""a \"b\"""#);
+        assert_eq!(serde_json::from_str::<ToolName>(&json).unwrap(), id);
     }
 }

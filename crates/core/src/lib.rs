@@ -26,7 +26,7 @@ mod seed;
 mod session;
 mod time;
 
-pub use connection::{CloseReason, Connection, Frame, Input, Output, Reply, RequestId, Violation};
+pub use connection::{Close, CloseReason, Connection, Frame, Input, Output, Reply, RequestId, Violation};
 pub use id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId};
 pub use limits::SessionLimits;
 pub use model::{Actor, Committed, Event, Op};

@@ -52,3 +52,46 @@ impl FromStr for Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position is written <epoch>-<seq>")]
 pub struct InvalidPosition;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_is_written() {
+        for position in
+            [Position::start(0), Position { epoch: 7, seq: 42 }, Position { epoch: u32::MAX, seq: u64::MAX }]
+        {
+            assert_eq!(position.to_string().parse(), Ok(position));
+        }
+        assert_eq!(Position { epoch: 7, seq: 42 }.to_string(), "7-42");
+    }
+
+    #[test]
+    fn anything_else_is_no_position() {
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "a-1",
+            "1-b",
+            " 1-2",
+            "1--2",
+            "4294967296-1",
+            "1-18446744073709551616",
+        ] {
+            assert_eq!(text.parse::<Position>(), Err(InvalidPosition), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn positions_are_dense_within_an_epoch_and_epochs_come_first() {
+        let start = Position::start(2);
+        assert_eq!(start.next(), Position { epoch: 2, seq: 1 });
+        assert!(start < start.next());
+        assert!(Position { epoch: 1, seq: 9 } < start);
+    }
+}

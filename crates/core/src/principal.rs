@@ -141,4 +141,27 @@ mod tests {
         assert!(scopes.allows(Scope::Tools) && !scopes.allows(Scope::Admin));
         assert!(scopes.allows_agent(&"any".into()));
     }
+
+    #[test]
+    fn naming_agents_alone_restricts_agents_alone() {
+        let scopes = Scopes::parse("agent:echo agent:script");
+        assert!(scopes.allows(Scope::Invoke) && !scopes.allows(Scope::Admin));
+        assert!(scopes.allows_agent(&"script".into()) && !scopes.allows_agent(&"other".into()));
+    }
+
+    #[test]
+    fn admin_is_given_only_by_name() {
+        assert!(Scopes::all().allows(Scope::Admin));
+        assert!(!Principal::new("ann").scopes.allows(Scope::Admin));
+        let scopes = Scopes::parse("admin");
+        assert!(scopes.allows(Scope::Admin) && !scopes.allows(Scope::Invoke));
+    }
+
+    #[test]
+    fn each_role_may_do_what_it_is_for() {
+        let roles =
+            [Role::Owner, Role::Contributor, Role::Observer, Role::Agent, Role::Device, Role::Orchestrator];
+        assert_eq!(roles.map(Role::may_submit), [true, true, false, false, false, true]);
+        assert_eq!(roles.map(Role::may_answer), [true, true, false, false, true, false]);
+    }
 }

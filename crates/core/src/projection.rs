@@ -192,6 +192,7 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             row.started_at.get_or_insert(at);
             vec![Row::Turn(row)]
         }
+        Event::TurnReleased { turn } => turn_row(before, turn).map(Row::Turn).into_iter().collect(),
         Event::TurnEnded { turn, end } => {
             let Some(mut row) = turn_row(before, turn) else { return Vec::new() };
             let (status, whole) = match &end.outcome {
@@ -230,7 +231,6 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
         | Event::AttachmentClosed { .. }
         | Event::ToolsChanged { .. }
         | Event::TurnQueued { .. }
-        | Event::TurnReleased { .. }
         | Event::TurnOutput { .. }
         | Event::CallRequested { .. }
         | Event::CallProgress { .. }

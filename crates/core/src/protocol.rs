@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use crate::connection::Connection;
 use crate::id::AgentId;
+use crate::model::Tool;
 use crate::pii::Pii;
 use crate::principal::Principal;
 use crate::seed::Seed;
@@ -15,6 +16,9 @@ pub trait Protocol: Debug + Send + Sync {
 
     /// Where it is served.
     fn routes(&self) -> &'static [Route];
+
+    /// The largest transport message that is taken; a larger one closes the connection.
+    fn max_message(&self) -> usize;
 
     /// Reads what an opening request asks for, before anybody is authenticated.
     ///
@@ -85,6 +89,8 @@ pub struct Upgrade {
     pub agent: AgentId,
     /// Every agent that is configured.
     pub agents: Vec<AgentId>,
+    /// The tools that the agent executes itself.
+    pub tools: Vec<Tool>,
 }
 
 /// Why a connection was not made.

@@ -31,6 +31,9 @@ pub enum Reject {
     /// The session has no such tool.
     #[error("no such tool: {0}")]
     UnknownTool(ToolName),
+    /// The arguments do not fit the tool's schema, for the reason given.
+    #[error("invalid arguments: {0}")]
+    InvalidArgs(String),
     /// No such agent is configured, or the credential does not reach it.
     #[error("no such agent: {0}")]
     UnknownAgent(AgentId),

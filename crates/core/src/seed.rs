@@ -36,3 +36,34 @@ impl fmt::Debug for Seed {
         f.write_str("Seed([redacted])")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_derived_depends_on_seed_purpose_and_counter_alone() {
+        let seed = Seed::new([1; 32]);
+        assert_eq!(seed.derive("turn", 1), Seed::new([1; 32]).derive("turn", 1));
+        for other in [seed.derive("turn", 2), seed.derive("session", 1), Seed::new([2; 32]).derive("turn", 1)]
+        {
+            assert_ne!(seed.derive("turn", 1), other);
+        }
+    }
+
+    #[test]
+    fn a_token_is_192_bits_that_are_safe_in_a_url() {
+        let token = Seed::new([1; 32]).token("resume", 7);
+        assert_eq!(token.len(), 32);
+        assert!(
+            token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'),
+            "{token}"
+        );
+        assert_ne!(token, Seed::new([1; 32]).token("resume", 8));
+    }
+
+    #[test]
+    fn formatting_reveals_nothing() {
+        assert_eq!(format!("{:?}", Seed::new([1; 32])), "Seed([redacted])");
+    }
+}

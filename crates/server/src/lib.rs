@@ -1,1 +1,31 @@
-//! The Switchboard server: driver, session actors, auth, limits, configuration, telemetry.
+//! The Switchboard server: one driver for every protocol, session actors over a durable log, and
+//! what surrounds them: configuration, credentials, limits, operations.
+//!
+//! ```text
+//! socket ─▶ upgrade ─▶ driver ─▶ gateway ─▶ sessions ─▶ log
+//!              ▲          ▲                    │
+//!           protocol    feed ◀─────────────────┘ ─▶ host ─▶ agents
+//! ```
+
+mod agents;
+pub mod auth;
+mod clock;
+pub mod config;
+mod driver;
+mod entropy;
+mod feed;
+mod gateway;
+mod host;
+pub mod limits;
+pub mod origin;
+mod outbox;
+mod port;
+mod registry;
+mod schema;
+mod serve;
+mod sessions;
+pub mod telemetry;
+mod upgrade;
+
+pub use config::Config;
+pub use serve::{ServeError, Server};

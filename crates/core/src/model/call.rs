@@ -38,7 +38,11 @@ pub enum CallKind {
         /// The question.
         text: String,
         /// The shape of the answer, as JSON Schema.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "crate::model::present"
+        )]
         schema: Option<Value>,
     },
 }

@@ -3,6 +3,9 @@
 //! Stored events are tagged by name and never removed; a field that is added later has a default.
 //! [`Event`] is exhaustive on purpose: a new one must break the `map.rs` of every protocol.
 
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
 mod attachment;
 mod call;
 mod event;
@@ -23,3 +26,8 @@ pub use turn::{
     Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, TurnEnd, TurnOutcome,
     TurnRequest,
 };
+
+/// Reads a value that is there, even if it is null, so that what is read equals what was written.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}

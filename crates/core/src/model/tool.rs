@@ -17,7 +17,7 @@ pub struct Tool {
     /// The shape of its arguments, as JSON Schema.
     pub input_schema: Value,
     /// The shape of its result, as JSON Schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::present")]
     pub output_schema: Option<Value>,
     /// What is known about its effects.
     #[serde(default)]

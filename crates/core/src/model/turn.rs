@@ -103,7 +103,7 @@ pub struct TurnEnd {
     /// How it ended.
     pub outcome: TurnOutcome,
     /// A structured result beside the streamed text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::present")]
     pub output: Option<Value>,
     /// Final token counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

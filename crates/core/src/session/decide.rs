@@ -1,7 +1,9 @@
 //! What an op leads to. Pure: nothing here can change the session.
 
+use std::collections::BTreeSet;
+
 use crate::connection::Reply;
-use crate::id::{AttachmentId, ToolName};
+use crate::id::{AttachmentId, PrincipalId, ToolName};
 use crate::model::{Actor, ActorKind, Event, Executor, Op, SecretHash, ToolChange};
 use crate::position::Position;
 use crate::principal::Role;
@@ -37,7 +39,7 @@ impl Session {
                     name: name.clone(),
                 }]))
             }
-            Op::Admit { principal, role: admitted } => self.decide_admit(role, principal, *admitted),
+            Op::Admit { principal, role: admitted } => self.decide_admit(role, principal, *admitted, now),
             Op::OpenAttachment { attachment, generation, secret, window_ms } => {
                 self.decide_open_attachment(actor, attachment, *generation, *secret, *window_ms)
             }
@@ -60,7 +62,8 @@ impl Session {
                 Ok(self.decision(vec![event]))
             }
             Op::Detach { attachment, generation } => {
-                let current = self.is_current(actor, attachment, *generation);
+                let current = self.is_current(actor, attachment, *generation)
+                    && self.attachments.get(attachment).is_some_and(|known| known.detached_at.is_none());
                 let event =
                     Event::AttachmentDetached { attachment: attachment.clone(), generation: *generation };
                 Ok(self.decision(if current { vec![event] } else { Vec::new() }))
@@ -73,7 +76,7 @@ impl Session {
                 }
                 Ok(self.decision(events))
             }
-            Op::ChangeTools(change) => self.decide_tools(actor, change),
+            Op::ChangeTools(change) => self.decide_tools(actor, role, change),
             Op::StartTurn(turn) => self.decide_start(actor, role, turn, now),
             Op::Interrupt { turn, reason } => {
                 self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
@@ -129,8 +132,9 @@ impl Session {
     fn decide_admit(
         &self,
         role: Role,
-        principal: &crate::id::PrincipalId,
+        principal: &PrincipalId,
         admitted: Option<Role>,
+        now: Timestamp,
     ) -> Result<Decision, Reject> {
         if role != Role::Owner {
             return Err(Reject::Forbidden);
@@ -146,9 +150,24 @@ impl Session {
                 return Err(Reject::Limit { what: "participants" });
             }
             Some(role) => vec![Event::ParticipantJoined { principal: principal.clone(), role }],
-            None => vec![Event::ParticipantLeft { principal: principal.clone() }],
+            None => self.dismiss(principal, now),
         };
         Ok(self.decision(events))
+    }
+
+    /// A participant that leaves takes its attachments and its tools along: it could not close or
+    /// withdraw them later, since the session is then unknown to it.
+    fn dismiss(&self, principal: &PrincipalId, now: Timestamp) -> Vec<Event> {
+        let (mut events, mut gone) = (Vec::new(), Vec::new());
+        for (id, attachment) in &self.attachments {
+            if attachment.principal == *principal {
+                self.close_attachment(id, "participant removed", now, &mut gone, &mut events);
+            }
+        }
+        self.withdraw_tools(&Executor::Principal(principal.clone()), &mut events);
+        self.requeue(&gone, &mut events);
+        events.push(Event::ParticipantLeft { principal: principal.clone() });
+        events
     }
 
     fn decide_open_attachment(
@@ -190,7 +209,7 @@ impl Session {
         if known.principal != actor.principal || known.secret != Some(secret) {
             return Err(Reject::AttachmentGone);
         }
-        let generation = known.generation + 1;
+        let generation = known.generation.checked_add(1).ok_or(Reject::AttachmentGone)?;
         let event = Event::AttachmentOpened {
             attachment: attachment.clone(),
             generation,
@@ -223,7 +242,15 @@ impl Session {
             .is_some_and(|known| known.principal == actor.principal && known.generation == generation)
     }
 
-    fn decide_tools(&self, actor: &Actor, change: &ToolChange) -> Result<Decision, Reject> {
+    fn decide_tools(&self, actor: &Actor, role: Role, change: &ToolChange) -> Result<Decision, Reject> {
+        if matches!(actor.kind, ActorKind::Client) && !role.may_answer() {
+            return Err(Reject::Forbidden);
+        }
+        if let Some(turn) = &change.turn
+            && self.live_turn(turn)?.interrupted_at.is_some()
+        {
+            return Err(Reject::TurnOver(turn.clone()));
+        }
         for tool in &change.add {
             if !self.may_register(actor, &tool.executor) {
                 return Err(Reject::Forbidden);
@@ -235,14 +262,15 @@ impl Session {
                 )));
             }
         }
-        let removed: Vec<ToolName> = change
+        let removed: BTreeSet<&ToolName> = change
             .remove
             .iter()
             .filter(|name| self.tools.get(*name).is_some_and(|tool| self.may_register(actor, &tool.executor)))
-            .cloned()
             .collect();
-        let new = change.add.iter().filter(|tool| !self.tools.contains_key(&tool.name)).count();
-        if self.tools.len() + new > self.limits.tools + removed.len() {
+        let mut names: BTreeSet<&ToolName> =
+            self.tools.keys().filter(|name| !removed.contains(name)).collect();
+        names.extend(change.add.iter().map(|tool| &tool.name));
+        if names.len() > self.limits.tools.max(self.tools.len()) {
             return Err(Reject::Limit { what: "tools" });
         }
         if change.add.is_empty() && removed.is_empty() {
@@ -251,7 +279,7 @@ impl Session {
         Ok(self.decision(vec![Event::ToolsChanged {
             revision: self.tools_revision + 1,
             added: change.add.clone(),
-            removed,
+            removed: removed.into_iter().cloned().collect(),
             turn: change.turn.clone(),
         }]))
     }
@@ -267,10 +295,15 @@ impl Session {
         }
     }
 
-    /// The tools that an attachment brought.
-    pub(super) fn tools_of(&self, attachment: &AttachmentId) -> Vec<ToolName> {
-        let own = Executor::Attachment(attachment.clone());
-        self.tools.values().filter(|tool| tool.executor == own).map(|tool| tool.name.clone()).collect()
+    /// Takes away the tools of an executor that is gone.
+    pub(super) fn withdraw_tools(&self, executor: &Executor, events: &mut Vec<Event>) {
+        let own = self.tools.values().filter(|tool| tool.executor == *executor);
+        let removed: Vec<ToolName> = own.map(|tool| tool.name.clone()).collect();
+        if !removed.is_empty() {
+            let made = events.iter().filter(|event| matches!(event, Event::ToolsChanged { .. })).count();
+            let revision = self.tools_revision + 1 + made as u64;
+            events.push(Event::ToolsChanged { revision, added: Vec::new(), removed, turn: None });
+        }
     }
 
     /// After a restart no transport of before is alive: attachments wait for their clients, and

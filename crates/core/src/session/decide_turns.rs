@@ -4,7 +4,7 @@ use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, TurnId};
 use crate::model::{
     Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, Failure,
-    FailureKind, Message, NewTurn, Output, TurnEnd, TurnOutcome, TurnRequest,
+    FailureKind, Message, NewTurn, Origin, Output, TurnEnd, TurnOutcome, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -29,12 +29,22 @@ impl Session {
         if self.turns.contains_key(&new.turn) || self.ended.iter().any(|ended| ended.view.turn == new.turn) {
             return Err(Reject::DuplicateTurn(new.turn.clone()));
         }
+        let attachment = new.origin.attachment.as_ref().and_then(|id| self.attachments.get(id));
+        if attachment.is_some_and(|known| known.principal != actor.principal) {
+            return Err(Reject::AttachmentGone);
+        }
         let queued = self.next_queue_position().filter(|_| new.serial);
         if queued.is_some_and(|position| position as usize > self.limits.queued_turns) {
             return Err(Reject::Limit { what: "queued_turns" });
         }
-        if self.turns.len() >= self.limits.running_turns + self.limits.queued_turns {
+        let running = self.turns.values().filter(|turn| turn.queued.is_none()).count();
+        if queued.is_none() && running >= self.limits.running_turns {
             return Err(Reject::Limit { what: "running_turns" });
+        }
+        if let TurnRequest::Tool { name, .. } = &new.request
+            && self.tools.get(name).is_none_or(|tool| tool.executor != Executor::Agent)
+        {
+            return Err(Reject::UnknownTool(name.clone()));
         }
         let mut events = Vec::with_capacity(3);
         if let TurnRequest::Chat { parts } = &new.request {
@@ -52,7 +62,7 @@ impl Session {
             turn: new.turn.clone(),
             request: new.request.clone(),
             agent,
-            origin: new.origin.clone(),
+            origin: Origin { principal: actor.principal.clone(), ..new.origin.clone() },
             serial: new.serial,
             deadline: new.deadline,
             key: new.key.clone(),
@@ -307,7 +317,7 @@ impl Session {
         self.decision(events)
     }
 
-    fn live_turn(&self, id: &TurnId) -> Result<&TurnState, Reject> {
+    pub(super) fn live_turn(&self, id: &TurnId) -> Result<&TurnState, Reject> {
         if let Some(turn) = self.turns.get(id) {
             return Ok(turn);
         }
@@ -338,7 +348,9 @@ impl Session {
                 role.may_answer()
                     && self.attachments.get(attachment).is_none_or(|known| known.principal == actor.principal)
             }
-            (ActorKind::Client, Executor::Principal(principal)) => *principal == actor.principal,
+            (ActorKind::Client, Executor::Principal(principal)) => {
+                role.may_answer() && *principal == actor.principal
+            }
             (ActorKind::Client, Executor::Anyone) => role.may_answer(),
         };
         if may { Ok(call) } else { Err(Reject::Forbidden) }

@@ -25,6 +25,21 @@ mod decide_turns;
 mod turns;
 mod wake;
 
+#[cfg(test)]
+mod access_tests;
+#[cfg(test)]
+mod attachments_tests;
+#[cfg(test)]
+mod calls_tests;
+#[cfg(test)]
+mod stops_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tools_tests;
+#[cfg(test)]
+mod turns_tests;
+
 pub use decide::Decision;
 
 /// The state of one session, derived from its events alone.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::model::{CallEnd, Event, TurnEnd, TurnOutcome};
-use crate::session::{Attachment, Session, TurnStatus};
+use crate::model::{CallEnd, Event, Executor, TurnEnd, TurnOutcome};
+use crate::session::{Attachment, Session, TurnState, TurnStatus};
 use crate::time::Timestamp;
 
 impl Session {
@@ -32,7 +32,7 @@ impl Session {
             } else if turn.deadline <= now {
                 Self::end_turn(turn, TurnEnd::new(TurnOutcome::Expired), now, &mut events);
                 gone.push(turn.turn.clone());
-            } else {
+            } else if !self.is_bound_to_expired(turn, now) {
                 let late = turn.calls.values().filter(|call| call.deadline <= now);
                 events.extend(late.map(|call| Event::CallEnded {
                     turn: turn.turn.clone(),
@@ -48,6 +48,14 @@ impl Session {
         }
         self.requeue(&gone, &mut events);
         events
+    }
+
+    /// Whether the turn is about to be interrupted with its attachment, its calls included.
+    fn is_bound_to_expired(&self, turn: &TurnState, now: Timestamp) -> bool {
+        let attachment = turn.origin.attachment.as_ref().filter(|_| turn.origin.bound);
+        attachment
+            .and_then(|id| self.attachments.get(id)?.expires_at())
+            .is_some_and(|expires_at| expires_at <= now)
     }
 
     /// Ends an attachment: its bound turns are interrupted, its tools are withdrawn.
@@ -68,18 +76,9 @@ impl Session {
                 gone.push(turn.turn.clone());
             }
         }
-        let tools = self.tools_of(id);
-        if !tools.is_empty() {
-            let revision = self.tools_revision + 1 + pending_revisions(events);
-            events.push(Event::ToolsChanged { revision, added: Vec::new(), removed: tools, turn: None });
-        }
+        self.withdraw_tools(&Executor::Attachment(id.clone()), events);
         events.push(Event::AttachmentClosed { attachment: id.clone() });
     }
-}
-
-/// Changes of the tools that one decision has already made.
-fn pending_revisions(events: &[Event]) -> u64 {
-    events.iter().map(|event| u64::from(matches!(event, Event::ToolsChanged { .. }))).sum()
 }
 
 impl Attachment {

@@ -1,0 +1,57 @@
+//! The contract of an agent.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use switchboard_core::model::{Failure, FailureKind, Tool, TurnEnd};
+
+use crate::turn::Turn;
+
+/// Something that answers turns. Write it once; every protocol can reach it.
+#[async_trait]
+pub trait Agent: Debug + Send + Sync {
+    /// Works on one turn until its end. Dropping the future stops the work; so does an interrupt,
+    /// which an agent may also notice by itself through [`Turn::interrupted`].
+    ///
+    /// # Errors
+    /// The turn ends as failed, with what the error says.
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError>;
+
+    /// The tools that this agent executes itself, offered to clients of every session it serves.
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    /// What happens to its turns when the process dies under them.
+    fn recovery(&self) -> Recovery {
+        Recovery::Fail
+    }
+}
+
+/// What happens to a turn whose executor is lost after it has produced output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// It ends as failed; nothing is done twice.
+    Fail,
+    /// The agent is deterministic: it runs again from the start, and what it repeats of what was
+    /// already committed is skipped, so that the answer goes on where it stopped.
+    Replay,
+}
+
+/// Why an agent could not finish its turn.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The turn was interrupted, or is over for another reason: stop working.
+    #[error("the turn is over")]
+    Over,
+    /// The agent failed.
+    #[error("{}", .0.message)]
+    Failed(Failure),
+}
+
+impl AgentError {
+    /// A failure of some class.
+    pub fn failed(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self::Failed(Failure { kind, message: message.into() })
+    }
+}

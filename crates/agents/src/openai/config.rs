@@ -1,0 +1,144 @@
+//! How an OpenAI-compatible endpoint is reached and used.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How an [`OpenAi`](crate::OpenAi) agent reaches its model, and what it tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenAiConfig {
+    /// Where the API is; `/chat/completions` is added.
+    pub base_url: String,
+    /// The model to ask.
+    pub model: String,
+    /// The environment variable that holds the key; read by the program, not by this crate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// The key itself; never read from a file, and never written to one.
+    #[serde(skip)]
+    pub api_key: Option<Secret>,
+    /// An HTTP proxy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+    /// What the model is told first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// How many earlier messages the model is shown.
+    pub history: usize,
+    /// How freely the model chooses its words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// How many tokens an answer may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Whether to ask for token counts; a few endpoints refuse the question.
+    pub include_usage: bool,
+    /// Further fields of the request, as the endpoint knows them.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
+    /// Whether the model may use the tools of the session.
+    pub tools: bool,
+    /// How often the model may ask for tools within one turn.
+    pub tool_rounds: u32,
+    /// How long a tool may take, in milliseconds.
+    pub tool_timeout_ms: u64,
+    /// How long a connection may take, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// How long the model may take to begin its answer, in milliseconds.
+    pub first_token_timeout_ms: u64,
+    /// How long the model may fall silent within its answer, in milliseconds.
+    pub idle_timeout_ms: u64,
+    /// How long one whole request may take, in milliseconds.
+    pub request_timeout_ms: u64,
+    /// How often a request that has brought nothing yet is sent.
+    pub attempts: u32,
+    /// The first pause between two attempts, in milliseconds; it doubles each time.
+    pub backoff_ms: u64,
+    /// The longest pause between two attempts, in milliseconds, also if the endpoint asks for more.
+    pub max_backoff_ms: u64,
+}
+
+impl Default for OpenAiConfig {
+    fn default() -> Self {
+        Self {
+            base_url: "https://api.openai.com/v1".into(),
+            model: String::new(),
+            api_key_env: None,
+            api_key: None,
+            proxy: None,
+            system: None,
+            history: 50,
+            temperature: None,
+            max_tokens: None,
+            include_usage: true,
+            extra: Map::new(),
+            tools: true,
+            tool_rounds: 8,
+            tool_timeout_ms: 60_000,
+            connect_timeout_ms: 10_000,
+            first_token_timeout_ms: 60_000,
+            idle_timeout_ms: 30_000,
+            request_timeout_ms: 600_000,
+            attempts: 4,
+            backoff_ms: 500,
+            max_backoff_ms: 20_000,
+        }
+    }
+}
+
+impl OpenAiConfig {
+    /// The pause before attempt number `next`, counted from 2; `spread` of 0 to 255 takes up to a
+    /// quarter off, so that many turns do not come back at once.
+    pub(super) fn backoff(&self, next: u32, spread: u8) -> Duration {
+        let doubled = self.backoff_ms.saturating_mul(1 << next.saturating_sub(2).min(20));
+        let longest = doubled.min(self.max_backoff_ms);
+        Duration::from_millis(longest - longest / 4 * u64::from(spread) / 255)
+    }
+}
+
+/// Something that must not be seen: usable, but redacted wherever it is formatted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// The secret itself, for the one request that carries it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_neither_shown_nor_stored() {
+        let config = OpenAiConfig { api_key: Some(Secret::new("sk-1")), ..OpenAiConfig::default() };
+        assert!(!format!("{config:?}").contains("sk-1"));
+        assert!(!serde_json::to_string(&config).unwrap().contains("sk-1"));
+        assert!(serde_json::from_str::<OpenAiConfig>(r#"{"api_key":"sk-1"}"#).is_err());
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let config = OpenAiConfig { backoff_ms: 100, max_backoff_ms: 1000, ..OpenAiConfig::default() };
+        let pauses: Vec<u128> = (2..8).map(|next| config.backoff(next, 0).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(config.backoff(9, 255).as_millis(), 750);
+        assert_eq!(config.backoff(u32::MAX, 0).as_millis(), 1000);
+    }
+}

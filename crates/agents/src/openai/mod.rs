@@ -1,0 +1,217 @@
+//! An agent behind any endpoint that is compatible with OpenAI's chat completions.
+
+mod config;
+mod exchange;
+mod prompt;
+mod sse;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Client, Proxy, Url, redirect};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Map, Value, json};
+use switchboard_core::model::{
+    CallEnd, FailureKind, Finish, Output, TurnEnd, TurnOutcome, TurnRequest, Usage,
+};
+
+use crate::agent::{Agent, AgentError};
+use crate::turn::Turn;
+use exchange::Answer;
+use prompt::Catalogue;
+
+pub use config::{OpenAiConfig, Secret};
+
+/// Asks a model. Answers and reasoning are streamed; the tools of the session are offered to the
+/// model, and whoever offers them executes what it asks for.
+#[derive(Debug)]
+pub struct OpenAi {
+    config: OpenAiConfig,
+    client: Client,
+    url: Url,
+}
+
+/// Why an [`OpenAi`] agent cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenAiError {
+    /// The configuration makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// There can be no HTTP client.
+    #[error("cannot set up HTTP: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+impl OpenAi {
+    /// An agent that asks the configured model. Does not connect yet.
+    ///
+    /// # Errors
+    /// The configuration makes no sense, or the system has no usable TLS.
+    pub fn new(config: OpenAiConfig) -> Result<Self, OpenAiError> {
+        let invalid = |problem: &str| OpenAiError::Config(problem.to_owned());
+        if config.model.is_empty() {
+            return Err(invalid("`model` is missing"));
+        }
+        if config.attempts == 0 {
+            return Err(invalid("`attempts` has to be at least 1"));
+        }
+        if config.api_key.as_ref().is_some_and(|key| !key.reveal().bytes().all(|b| b.is_ascii_graphic())) {
+            return Err(invalid("the API key holds characters that no key can have"));
+        }
+        let url = Url::parse(&format!("{}/chat/completions", config.base_url.trim_end_matches('/')))
+            .map_err(|error| OpenAiError::Config(format!("`base_url`: {error}")))?;
+        let mut builder = Client::builder()
+            .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
+            .redirect(redirect::Policy::none())
+            .no_proxy();
+        if let Some(proxy) = &config.proxy {
+            builder = builder.proxy(Proxy::all(proxy)?);
+        }
+        let provider = rustls::crypto::ring::default_provider();
+        builder = match url.scheme() {
+            // Somebody else may have chosen a provider already, which is as good.
+            "https" => {
+                let _ = provider.install_default();
+                builder
+            }
+            // Without TLS there is no need for certificates, which some small systems do not have.
+            "http" => builder.tls_backend_preconfigured(no_tls(provider)?),
+            _ => return Err(invalid("`base_url` has to begin with http:// or https://")),
+        };
+        Ok(Self { client: builder.build()?, config, url })
+    }
+
+    fn body(&self, messages: &[Value], catalogue: &Catalogue, request: &TurnRequest) -> Value {
+        let mut body = Map::new();
+        body.insert("model".into(), json!(self.config.model));
+        body.insert("messages".into(), Value::Array(messages.to_vec()));
+        body.insert("stream".into(), json!(true));
+        if self.config.include_usage {
+            body.insert("stream_options".into(), json!({ "include_usage": true }));
+        }
+        if let Some(temperature) = self.config.temperature {
+            body.insert("temperature".into(), json!(temperature));
+        }
+        let budget = match request {
+            TurnRequest::Step { budget, .. } => budget.tokens,
+            TurnRequest::Chat { .. } | TurnRequest::Tool { .. } => None,
+        };
+        if let Some(tokens) = [self.config.max_tokens, budget].into_iter().flatten().min() {
+            body.insert("max_tokens".into(), json!(tokens));
+        }
+        if let Some(tools) = catalogue.definitions() {
+            body.insert("tools".into(), tools);
+        }
+        body.extend(self.config.extra.clone());
+        Value::Object(body)
+    }
+
+    /// Has a tool run, and says what came of it in words for the model.
+    async fn use_tool(
+        &self,
+        turn: &mut Turn,
+        catalogue: &Catalogue,
+        call: &wire::Call,
+    ) -> Result<String, AgentError> {
+        let Some(name) = catalogue.find(&call.name) else {
+            return Ok(format!("error: there is no tool called {}", call.name));
+        };
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let args: Value = match serde_json::from_str(arguments) {
+            Ok(args @ Value::Object(_)) => args,
+            Ok(_) => return Ok("error: the arguments are not a JSON object".into()),
+            Err(error) => return Ok(format!("error: the arguments are not valid JSON: {error}")),
+        };
+        let timeout = Duration::from_millis(self.config.tool_timeout_ms);
+        match turn.call(name, args, timeout).await {
+            Ok(CallEnd::Done { output: Value::String(text) }) => Ok(text),
+            Ok(CallEnd::Done { output }) => Ok(output.to_string()),
+            Ok(CallEnd::Failed(error)) => Ok(format!("error: {}: {}", error.name, error.message)),
+            Ok(CallEnd::TimedOut) => Ok("error: the tool did not answer in time".into()),
+            Ok(CallEnd::Cancelled) => Err(AgentError::Over),
+            // The model can do better, or without.
+            Err(AgentError::Failed(failure))
+                if matches!(failure.kind, FailureKind::ToolNotFound | FailureKind::InvalidArgs) =>
+            {
+                Ok(format!("error: {}", failure.message))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for OpenAi {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        let request = turn.request().clone();
+        if let TurnRequest::Tool { name, .. } = &request {
+            return Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")));
+        }
+        let mut history = turn.history(self.config.history).await;
+        history.retain(|row| row.turn != turn.brief().turn);
+        let mut messages = prompt::messages(self.config.system.as_deref(), &history, &request);
+        let mut usage = Usage::default();
+        let mut said = false;
+        for round in 0..=self.config.tool_rounds {
+            let tools = if self.config.tools { turn.tools().await } else { Vec::new() };
+            let catalogue = Catalogue::new(&tools);
+            let answer = self.ask(turn, &self.body(&messages, &catalogue, &request)).await?;
+            said |= !answer.text.is_empty();
+            if let Some(counts) = &answer.counts {
+                counts.add_to(&mut usage);
+                turn.emit(Output::Usage(usage.clone())).await?;
+            }
+            if answer.calls.is_empty() || answer.finish != Finish::Complete {
+                return Ok(end(&request, &answer, said, usage));
+            }
+            if round == self.config.tool_rounds {
+                break;
+            }
+            messages.push(assistant(&answer));
+            for call in &answer.calls {
+                let content = self.use_tool(turn, &catalogue, call).await?;
+                messages.push(json!({ "role": "tool", "tool_call_id": call.id, "content": content }));
+            }
+        }
+        let message = format!("the model asked for tools more than {} times", self.config.tool_rounds);
+        Err(AgentError::failed(FailureKind::Execution, message))
+    }
+}
+
+/// The answer as the model is shown it when it goes on.
+fn assistant(answer: &Answer) -> Value {
+    let calls = answer.calls.iter().map(|call| {
+        let function = json!({ "name": call.name, "arguments": call.arguments });
+        json!({ "id": call.id, "type": "function", "function": function })
+    });
+    let content = if answer.text.is_empty() { Value::Null } else { json!(answer.text) };
+    json!({ "role": "assistant", "content": content, "tool_calls": calls.collect::<Value>() })
+}
+
+fn end(request: &TurnRequest, answer: &Answer, said: bool, usage: Usage) -> TurnEnd {
+    let finish = match answer.finish {
+        Finish::Complete if !said => Finish::Empty,
+        finish @ (Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => finish,
+    };
+    TurnEnd {
+        output: matches!(request, TurnRequest::Step { .. }).then(|| state(&answer.text)),
+        usage: (!usage.0.is_empty()).then_some(usage),
+        ..TurnEnd::new(TurnOutcome::Done(finish))
+    }
+}
+
+/// The new state that a step has led to, also if the model put it into a code block.
+fn state(text: &str) -> Value {
+    let plain = text.trim().trim_start_matches("```json").trim_start_matches("```").trim_end_matches("```");
+    serde_json::from_str(plain).unwrap_or_else(|_| json!({ "text": text }))
+}
+
+fn no_tls(provider: rustls::crypto::CryptoProvider) -> Result<ClientConfig, OpenAiError> {
+    let versions = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| OpenAiError::Config(error.to_string()))?;
+    Ok(versions.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}

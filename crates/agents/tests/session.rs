@@ -1,0 +1,230 @@
+//! Turns on a real session whose executors die again and again: every op is one that the session
+//! takes, and the log reads as if nobody had died.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use switchboard_agents::{Agent, AgentError, Script, Story, Turn, TurnPort};
+use switchboard_core::model::{
+    CallEnd, CallKind, Executor, NewTurn, Origin, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome,
+};
+use switchboard_core::{
+    Actor, CallId, Committed, Event, MessageRow, Op, Position, PrincipalId, Reject, Session, SessionId,
+    SessionLimits, Timestamp, TurnId, WorkerId,
+};
+use tokio::sync::watch;
+
+use support::{brief, chat, outputs};
+
+struct World {
+    session: Session,
+    log: Vec<Event>,
+    /// Ops that the current executor lives to see.
+    life: usize,
+}
+
+impl World {
+    fn new(input: &str) -> Self {
+        let session = Session::new(SessionId::from("ses_test"), SessionLimits::default());
+        let mut world = Self { session, log: Vec::new(), life: 0 };
+        let open = Op::Open { epoch: 1, agent: "agent".into(), name: None };
+        world.ask(&client(), open).unwrap();
+        let tool = Tool {
+            name: "weather".into(),
+            description: String::new(),
+            input_schema: json!({ "type": "object" }),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
+            version: None,
+            executor: Executor::Principal(PrincipalId::from("ann")),
+        };
+        let tools = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
+        world.ask(&client(), Op::ChangeTools(tools)).unwrap();
+        let turn = NewTurn {
+            turn: TurnId::from("inv_test"),
+            request: chat(input),
+            agent: None,
+            origin: Origin {
+                principal: PrincipalId::from("ann"),
+                protocol: "test".into(),
+                attachment: None,
+                handle: None,
+                bound: false,
+                options: Value::Null,
+            },
+            parent: None,
+            serial: true,
+            deadline: Timestamp::from_secs(10_000),
+            key: None,
+            meta: Value::Null,
+        };
+        world.ask(&client(), Op::StartTurn(Box::new(turn))).unwrap();
+        world
+    }
+
+    fn ask(&mut self, actor: &Actor, op: Op) -> Result<(), Reject> {
+        let decision = self.session.decide(actor, &op, now())?;
+        for event in decision.events {
+            let head = self.session.head();
+            let position = Position { epoch: 1, seq: head.seq + 1 };
+            self.session.apply(&Committed { position, at: now(), event: event.clone() });
+            self.log.push(event);
+        }
+        Ok(())
+    }
+
+    /// What the server hands to the next executor.
+    fn journal(&self) -> Vec<Event> {
+        let kept = self.log.iter().filter(|event| match event {
+            Event::TurnOutput { .. }
+            | Event::CallRequested { .. }
+            | Event::CallProgress { .. }
+            | Event::CallEnded { .. } => true,
+            Event::ToolsChanged { turn, .. } => turn.is_some(),
+            _ => false,
+        });
+        kept.cloned().collect()
+    }
+}
+
+struct Port {
+    world: Arc<Mutex<World>>,
+    worker: Actor,
+}
+
+impl Port {
+    fn act(&self, actor: &Actor, op: Op) -> Result<(), Reject> {
+        let mut world = self.world.lock().unwrap();
+        if world.life == 0 {
+            return Err(Reject::Draining);
+        }
+        world.life -= 1;
+        let result = world.ask(actor, op.clone());
+        assert_eq!(result, Ok(()), "the session takes {op:?}");
+        result
+    }
+}
+
+#[async_trait]
+impl TurnPort for Port {
+    async fn submit(&self, op: Op) -> Result<(), Reject> {
+        self.act(&self.worker, op)
+    }
+
+    async fn post(&self, op: Op) -> Result<(), Reject> {
+        self.act(&self.worker, op)
+    }
+
+    async fn call_end(&self, call: &CallId) -> CallEnd {
+        let kind = {
+            let world = self.world.lock().unwrap();
+            let requested = world.log.iter().rev().find_map(|event| match event {
+                Event::CallRequested { call: known, .. } if known.id == *call => Some(known.kind.clone()),
+                _ => None,
+            });
+            requested.unwrap()
+        };
+        let output = match kind {
+            CallKind::Tool { args, .. } => json!({ "got": args }),
+            CallKind::Question { text, .. } => json!(text),
+        };
+        let end = CallEnd::Done { output };
+        let op = Op::Answer { turn: TurnId::from("inv_test"), call: call.clone(), end: end.clone() };
+        match self.act(&client(), op) {
+            Ok(()) => end,
+            Err(_) => CallEnd::Cancelled,
+        }
+    }
+
+    async fn history(&self, _limit: usize) -> Vec<MessageRow> {
+        Vec::new()
+    }
+
+    async fn tools(&self) -> Vec<Tool> {
+        self.world.lock().unwrap().session.tools().cloned().collect()
+    }
+
+    fn now(&self) -> Timestamp {
+        now()
+    }
+}
+
+fn client() -> Actor {
+    Actor::client(PrincipalId::from("ann"))
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_secs(1_000)
+}
+
+/// Runs a turn with executors that live for so many ops, until one of them ends it.
+async fn run(agent: &dyn Agent, input: &str, life: usize) -> (TurnEnd, Vec<Event>) {
+    let world = Arc::new(Mutex::new(World::new(input)));
+    for fence in 1.. {
+        let worker = Actor::worker(WorkerId::from(format!("worker {fence}").as_str()));
+        let turn = TurnId::from("inv_test");
+        let journal = {
+            let mut world = world.lock().unwrap();
+            // Each lives a little longer than the one before, so that all of them get somewhere.
+            world.life = life + fence as usize / 4;
+            world.ask(&worker, Op::Claim { turn: turn.clone() }).unwrap();
+            world.journal()
+        };
+        let port = Arc::new(Port { world: world.clone(), worker });
+        let (_keep, interrupted) = watch::channel(false);
+        let mut running = Turn::new(brief(chat(input), fence), port, interrupted, journal);
+        let result = agent.run(&mut running).await;
+        let mut world = world.lock().unwrap();
+        match result {
+            Ok(end) => return (end, world.journal()),
+            Err(AgentError::Failed(failure)) => {
+                return (TurnEnd::new(TurnOutcome::Failed(failure)), world.journal());
+            }
+            Err(AgentError::Over) => world.ask(&Actor::server(), Op::Lose { turn, continues: true }).unwrap(),
+        }
+    }
+    unreachable!()
+}
+
+/// The ends of calls that were not lost.
+fn ends(log: &[Event]) -> Vec<CallEnd> {
+    let ends = log.iter().filter_map(|event| match event {
+        Event::CallEnded { end, .. } if *end != CallEnd::Cancelled => Some(end.clone()),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_executors_die_the_answer_is_the_same() {
+    let script = Script::new(Story::conformance().unwrap());
+    for input in [
+        "everything",
+        "count 20",
+        "calls 5 weather",
+        "call weather {\"city\":\"Bern\"}",
+        "ask what?",
+        "tool x 5",
+        "add tool",
+        "remove tool",
+        "fail tool after 4",
+    ] {
+        let (end, log) = run(&script, input, usize::MAX / 2).await;
+        for life in 1..12 {
+            let (again, pieces) = run(&script, input, life).await;
+            assert_eq!(again, end, "{input}, life of {life}");
+            assert_eq!(outputs(&pieces), outputs(&log), "{input}, life of {life}");
+            assert_eq!(ends(&pieces), ends(&log), "{input}, life of {life}");
+        }
+    }
+}

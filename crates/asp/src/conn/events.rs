@@ -1,0 +1,213 @@
+//! Committed events to what the peer sees of them.
+
+use switchboard_core::model::Executor;
+use switchboard_core::{Committed, Event, SessionId, SessionView};
+
+use super::outbound::DeltaRef;
+use super::{AspConnection, Link};
+use crate::error::Close;
+use crate::map::{self, Rendered, Viewer};
+use crate::message::{Feature, RecordBody, ToolDefFrame, ToolDefOp};
+use crate::state::Lifecycle;
+
+impl AspConnection {
+    pub(super) fn committed(&mut self, session: &SessionId, committed: &Committed) {
+        if let Event::AttachmentOpened { attachment, generation, .. } = &committed.event {
+            let Link { attachment: own, generation: known, home, .. } = &self.link;
+            if session == home && attachment == own && generation > known && self.life != Lifecycle::Closed {
+                // A newer transport speaks for this attachment now; nothing is to be undone here.
+                self.link.left = true;
+                self.close(Close::TakenOver);
+            }
+            return;
+        }
+        if let Event::ToolsChanged { .. } = &committed.event {
+            return self.tools_changed(&committed.event);
+        }
+        let Some(turn) = committed.event.turn() else { return };
+        match self.requests.of_turn(turn) {
+            [] => {}
+            [id] => {
+                let id = *id;
+                self.show(id, committed);
+            }
+            several => {
+                let several = Vec::from(several);
+                several.into_iter().for_each(|id| self.show(id, committed));
+            }
+        }
+    }
+
+    /// Shows an event of its turn to one request.
+    fn show(&mut self, id: u16, committed: &Committed) {
+        let client_tools = self.client_executes();
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let seq = committed.position.seq;
+        // A session may be followed again from an earlier place for another request's sake.
+        if seq <= request.seen {
+            return;
+        }
+        request.seen = seq;
+        let replay = seq <= request.replay_until;
+        let viewer = Viewer {
+            attachment: &self.link.attachment,
+            principal: &self.principal.id,
+            options: &request.options,
+            client_tools,
+            started: request.started,
+            now: self.now,
+        };
+        let rendered = map::render(&committed.event, &viewer);
+        if let Event::TurnStarted { .. } = &committed.event {
+            request.started = true;
+            request.state = request.state.started();
+        }
+        if request.cancelled && !matches!(rendered, Rendered::End(_)) {
+            return;
+        }
+        match rendered {
+            Rendered::Nothing => {}
+            Rendered::Text(text) if !request.options.stream => request.text.push_str(text),
+            Rendered::Text(text) => {
+                let n = request.number();
+                if n >= request.skip_below {
+                    self.emit_delta(id, DeltaRef { reasoning: false, n, text, replay });
+                }
+            }
+            Rendered::Reason(text) => {
+                let n = request.number();
+                if n >= request.skip_below {
+                    self.emit_delta(id, DeltaRef { reasoning: true, n, text, replay });
+                }
+            }
+            Rendered::Record(body) => self.show_record(id, body, replay),
+            Rendered::Aside(body) => {
+                if !replay {
+                    self.emit_record(id, None, body, false);
+                }
+            }
+            Rendered::Notice(notice) => {
+                if !replay {
+                    self.send_notice(notice);
+                }
+            }
+            Rendered::CallOpened(call, name, record) => {
+                request.calls.insert(call.clone(), name);
+                if let Some(body) = record {
+                    self.show_record(id, body, replay);
+                }
+            }
+            Rendered::CallDelta(call, delta) => {
+                if let Some(name) = request.calls.get(call).filter(|name| !name.is_empty()) {
+                    let body = map::call_delta(call, name, delta);
+                    self.show_record(id, body, replay);
+                }
+            }
+            Rendered::CallOver(call, end) => {
+                let name = request.calls.remove(call).filter(|name| !name.is_empty());
+                let wanted = request.options.stream
+                    && request
+                        .options
+                        .want
+                        .as_ref()
+                        .is_none_or(|want| want.iter().any(|name| name == "tool"));
+                if let Some(body) = name.filter(|_| wanted).and_then(|name| map::call_over(call, &name, end))
+                {
+                    self.show_record(id, body, replay);
+                }
+            }
+            Rendered::Stopped => {
+                request.cancelled = true;
+                request.queue.clear();
+                request.queued_bytes = 0;
+                request.calls.clear();
+            }
+            Rendered::End(end) => self.emit_ending(id, map::ending(end), replay),
+        }
+    }
+
+    fn show_record(&mut self, id: u16, body: RecordBody, replay: bool) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let n = request.number();
+        if n >= request.skip_below {
+            self.emit_record(id, Some(n), body, replay);
+        }
+    }
+
+    pub(super) fn tools_changed(&mut self, event: &Event) {
+        let Event::ToolsChanged { added, removed, turn, .. } = event else { return };
+        let mut shown = Vec::new();
+        for tool in added.iter().filter(|tool| tool.executor == Executor::Agent) {
+            if self.tools.insert(tool.name.clone(), tool.clone()).as_ref() != Some(tool) {
+                shown.extend(map::tool_def(tool));
+            }
+        }
+        let gone: Vec<String> = removed
+            .iter()
+            .filter(|name| self.tools.remove(*name).is_some())
+            .map(ToString::to_string)
+            .collect();
+        let id = turn.as_ref().and_then(|turn| self.requests.of_turn(turn).first().copied()).unwrap_or(0);
+        if !gone.is_empty() && self.wire.features.has(Feature::Events) {
+            let rev = Some(self.next_revision());
+            self.send_tool_def(
+                id,
+                &ToolDefFrame { op: ToolDefOp::Remove, rev, tools: Vec::new(), names: gone },
+            );
+        }
+        if shown.is_empty() {
+            return;
+        }
+        if self.wire.features.has(Feature::Events) {
+            let rev = Some(self.next_revision());
+            self.send_tool_def(
+                id,
+                &ToolDefFrame { op: ToolDefOp::Add, rev, tools: shown, names: Vec::new() },
+            );
+        } else {
+            // A bare peer knows one tool per frame.
+            for tool in shown {
+                self.send_map(crate::Opcode::ToolDef, id, crate::Flags::NONE, &tool.to_map());
+            }
+        }
+    }
+
+    /// Takes in what a session that is newly followed knows of tools.
+    pub(super) fn learn_tools(&mut self, _session: &SessionId, view: &SessionView) {
+        let unknown: Vec<_> = view
+            .tools
+            .iter()
+            .filter(|tool| tool.executor == Executor::Agent && self.tools.get(&tool.name) != Some(*tool))
+            .cloned()
+            .collect();
+        if !unknown.is_empty() {
+            let (added, removed) = (unknown, Vec::new());
+            self.tools_changed(&Event::ToolsChanged {
+                revision: view.tools_revision,
+                added,
+                removed,
+                turn: None,
+            });
+        }
+    }
+
+    /// Sends every tool that the client may use.
+    pub(super) fn push_all_tools(&mut self) {
+        let tools: Vec<_> = self.tools.values().filter_map(map::tool_def).collect();
+        if self.wire.features.has(Feature::Events) {
+            let rev = Some(self.next_revision());
+            self.send_tool_def(0, &ToolDefFrame { op: ToolDefOp::Set, rev, tools, names: Vec::new() });
+        } else {
+            for tool in tools {
+                self.send_map(crate::Opcode::ToolDef, 0, crate::Flags::NONE, &tool.to_map());
+            }
+        }
+    }
+
+    /// Grows with each TOOL_DEF, also from one transport of an attachment to the next.
+    fn next_revision(&mut self) -> u64 {
+        let base = u64::from(self.link.generation - 1) << 24;
+        self.tools_revision = self.tools_revision.max(base) + 1;
+        self.tools_revision
+    }
+}

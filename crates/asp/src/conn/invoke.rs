@@ -1,0 +1,348 @@
+//! INVOKE (§7), INTERRUPT (§9) and ERROR from the client.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
+use switchboard_core::{AgentId, CallId, Op, Position, Reject, Scope, SessionId, TurnId};
+
+use super::requests::Request;
+use super::{AspConnection, Followed, Pending};
+use crate::error::Code;
+use crate::map::{self, Options};
+use crate::message::{End, ErrorBody, Feature, Finish, Interrupt, Invoke, InvokeBody, Mode};
+use crate::state::RequestState;
+use crate::value::Value;
+
+impl AspConnection {
+    pub(super) fn invoke(&mut self, id: u16, invoke: Invoke, digest: Option<[u8; 32]>) {
+        if !self.may_invoke(id) {
+            return;
+        }
+        let window = self.wire.window;
+        if self.requests.get(id).is_none() {
+            let request = Request::new(RequestState::Receiving, self.link.home.clone(), window);
+            self.requests.insert(id, request);
+        }
+        match invoke.body {
+            InvokeBody::List => {
+                self.set_state(id, RequestState::Running);
+                self.push_all_tools();
+                self.end_with(id, Finish::Complete);
+            }
+            InvokeBody::Result(result) => {
+                let (parent, call) = (result.parent, CallId::from(result.call_id.as_str()));
+                self.answer(id, parent, call, map::call_end(result));
+            }
+            InvokeBody::Reply(reply) => {
+                let (parent, call) = (reply.parent, CallId::from(reply.ask_id.as_str()));
+                self.answer(id, parent, call, map::answer(reply));
+            }
+            InvokeBody::Chat(_) | InvokeBody::Tool { .. } | InvokeBody::Step(_) => {
+                self.start(id, invoke, digest)
+            }
+        }
+    }
+
+    fn start(&mut self, id: u16, invoke: Invoke, digest: Option<[u8; 32]>) {
+        if !self.principal.scopes.allows(Scope::Invoke) {
+            return self.fail_request(id, Code::Forbidden, "the credential does not allow requests", None);
+        }
+        let agent = invoke.agent.as_deref().map(AgentId::from);
+        if let Some(agent) = &agent {
+            if !self.agents.contains(agent) {
+                return self.fail_request(id, Code::AgentNotFound, "no such agent", None);
+            }
+            if !self.principal.scopes.allows_agent(agent) {
+                return self.fail_request(
+                    id,
+                    Code::Forbidden,
+                    "the credential does not reach this agent",
+                    None,
+                );
+            }
+        }
+        let Some(session) = self.session_of(&invoke) else {
+            return self.fail_request(id, Code::QueueFull, "the connection follows too many sessions", None);
+        };
+        let Some(request) = map::turn_request(&invoke.body) else { return };
+        let turn = self.fresh_turn();
+        let options = Options::of(&invoke);
+        let key = match (&invoke.idem, digest) {
+            (Some(key), Some(digest)) => Some(RequestKey {
+                key: key.clone(),
+                digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            }),
+            _ => None,
+        };
+        let new = NewTurn {
+            turn: turn.clone(),
+            request,
+            agent: Some(agent.unwrap_or_else(|| self.agent.clone())),
+            origin: Origin {
+                principal: self.principal.id.clone(),
+                protocol: "asp".into(),
+                attachment: Some(self.link.attachment.clone()),
+                handle: Some(id.to_string()),
+                bound: true,
+                options: options.store(),
+            },
+            parent: None,
+            // Without a session of their own, requests never wait for each other.
+            serial: invoke.serial && invoke.session.is_some(),
+            deadline: self.now.after(Duration::from_millis(u64::from(invoke.deadline_ms))),
+            key,
+            meta: invoke.meta.clone().map_or(Json::Null, |meta| Json::from(Value::Map(meta))),
+        };
+        self.requests.bind(id, session.clone(), turn);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.state = RequestState::Queued;
+            request.options = options;
+            let shared = invoke.session.as_deref() == Some(session.as_str());
+            request.fallback = shared.then(|| Box::new(new.clone()));
+        }
+        self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(id));
+    }
+
+    /// The session that an INVOKE names, followed from now on. None when there are too many.
+    fn session_of(&mut self, invoke: &Invoke) -> Option<SessionId> {
+        match invoke.session.as_deref() {
+            None => {
+                let home = self.link.home.clone();
+                self.take_part(home, None, true)
+            }
+            // May be somebody else's that was shared; if not, it is a name like any other.
+            Some(name) if SessionId::is_canonical(name) => self.take_part(SessionId::from(name), None, false),
+            Some(name) => self.take_part(SessionId::named(&self.principal, name), Some(name), true),
+        }
+    }
+
+    /// Makes sure that this connection takes part in a session: it exists, knows of the attachment
+    /// and of the client's tools, and its events arrive here.
+    pub(super) fn take_part(
+        &mut self,
+        session: SessionId,
+        name: Option<&str>,
+        open: bool,
+    ) -> Option<SessionId> {
+        self.derived += 1;
+        let used = self.derived;
+        if let Some(followed) = self.link.sessions.get_mut(&session) {
+            followed.used = used;
+            return Some(session);
+        }
+        if self.link.sessions.len() >= self.limits.max_sessions as usize && !self.leave_idle_session() {
+            return None;
+        }
+        self.link.sessions.insert(session.clone(), Followed { used });
+        if open {
+            self.submit_open(&session, name);
+        }
+        if self.link.durable && session != self.link.home {
+            let attachment = self.link.attachment.clone();
+            let (generation, window_ms) = (self.link.generation, self.window_ms());
+            let op =
+                Op::OpenAttachment { attachment: attachment.clone(), generation, secret: None, window_ms };
+            self.submit(&session, op, Pending::Nothing);
+            let home = self.link.home.clone();
+            let link = Op::LinkAttachment { attachment, session: session.clone() };
+            self.submit(&home, link, Pending::Nothing);
+        }
+        if !self.client_tools.is_empty() {
+            let change = ToolChange { add: self.client_tools.clone(), remove: Vec::new(), turn: None };
+            self.submit(&session, Op::ChangeTools(change), Pending::Nothing);
+        }
+        self.follow(&session, None);
+        Some(session)
+    }
+
+    pub(super) fn submit_open(&mut self, session: &SessionId, name: Option<&str>) {
+        let counter = self.derive();
+        let [a, b, c, ..] = self.seed.derive("epoch", counter);
+        let op = Op::Open {
+            epoch: u32::from_be_bytes([0, a, b, c]) + 1,
+            agent: self.agent.clone(),
+            name: name.map(str::to_owned),
+        };
+        self.submit(session, op, Pending::Nothing);
+    }
+
+    pub(super) fn follow(&mut self, session: &SessionId, from: Option<Position>) {
+        let request = self.request(Pending::Follow(session.clone()));
+        self.out.push_back(switchboard_core::Output::Attach(request, session.clone(), from));
+    }
+
+    /// Stops following the session that was not used for the longest time.
+    fn leave_idle_session(&mut self) -> bool {
+        let busy = |session: &SessionId| self.requests.iter().any(|(_, request)| request.session == *session);
+        let idle = self
+            .link
+            .sessions
+            .iter()
+            .filter(|(session, _)| **session != self.link.home && !busy(session))
+            .min_by_key(|(_, followed)| followed.used)
+            .map(|(session, _)| session.clone());
+        let Some(session) = idle else { return false };
+        self.link.sessions.remove(&session);
+        if self.link.durable {
+            let (attachment, generation) = (self.link.attachment.clone(), self.link.generation);
+            self.submit(&session, Op::CloseAttachment { attachment, generation }, Pending::Nothing);
+        }
+        self.out.push_back(switchboard_core::Output::Detach(session));
+        true
+    }
+
+    pub(super) fn turn_accepted(
+        &mut self,
+        id: u16,
+        session: SessionId,
+        turn: TurnId,
+        accepted: Position,
+        replayed: bool,
+    ) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.fallback = None;
+        }
+        if !replayed || self.requests.get(id).is_none() {
+            return;
+        }
+        // The key was used before: this request stands for that turn, from its beginning.
+        self.requests.bind(id, session.clone(), turn);
+        self.link.sessions.entry(session.clone()).or_default();
+        let from = Position { epoch: accepted.epoch, seq: accepted.seq.saturating_sub(1) };
+        self.follow(&session, Some(from));
+    }
+
+    pub(super) fn turn_rejected(&mut self, id: u16, reject: &Reject) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if *reject == Reject::NotFound
+            && let Some(turn) = request.fallback.take()
+        {
+            let shared = request.session.clone();
+            self.link.sessions.remove(&shared);
+            let own = SessionId::named(&self.principal, shared.as_str());
+            if self.take_part(own.clone(), Some(shared.as_str()), true).is_some() {
+                self.requests.bind(id, own.clone(), turn.turn.clone());
+                return self.submit(&own, Op::StartTurn(turn), Pending::Start(id));
+            }
+        }
+        let (code, retry_ms) = map::reject_code(reject);
+        self.fail_request(id, code, &reject.to_string(), retry_ms);
+    }
+
+    fn answer(&mut self, id: u16, parent: u16, call: CallId, end: switchboard_core::model::CallEnd) {
+        self.set_state(id, RequestState::Running);
+        let target = self.requests.get(parent).and_then(|parent| {
+            let open = parent.calls.contains_key(&call) && !parent.cancelled;
+            open.then(|| (parent.session.clone(), parent.turn.clone()))
+        });
+        let Some((session, Some(turn))) = target else {
+            return self.fail_request(id, Code::CallGone, "the call is not open", None);
+        };
+        self.submit(&session, Op::Answer { turn, call, end }, Pending::Answer(id));
+    }
+
+    pub(super) fn end_accepted(&mut self, id: u16) {
+        self.end_with(id, Finish::Accepted);
+    }
+
+    pub(super) fn interrupt(&mut self, id: u16, interrupt: &Interrupt) {
+        let over = interrupt.mode != Mode::Credit && self.buckets.interrupts.take(1, self.now).is_err();
+        match interrupt.mode {
+            Mode::Cancel if id == 0 => {
+                for id in self.requests.ids() {
+                    self.cancel(id, interrupt.reason.as_deref());
+                }
+            }
+            Mode::Cancel if self.requests.get(id).is_some() => self.cancel(id, interrupt.reason.as_deref()),
+            // Only what stops something may come faster than the rate allows.
+            _ if over => self.note_drop(),
+            Mode::Credit | Mode::Pause | Mode::Resume if self.requests.get(id).is_some() => {
+                if let Some(request) = self.requests.get_mut(id) {
+                    match interrupt.mode {
+                        Mode::Pause => request.paused = true,
+                        Mode::Resume => request.paused = false,
+                        Mode::Credit => {
+                            let bytes = i64::try_from(interrupt.bytes.unwrap_or(0)).unwrap_or(i64::MAX);
+                            request.window = request.window.saturating_add(bytes).min(MAX_WINDOW);
+                        }
+                        Mode::Cancel => {}
+                    }
+                }
+                self.flush(id);
+            }
+            Mode::Pause | Mode::Resume if id == 0 => {
+                for id in self.requests.ids() {
+                    if let Some(request) = self.requests.get_mut(id) {
+                        request.paused = interrupt.mode == Mode::Pause;
+                    }
+                    self.flush(id);
+                }
+            }
+            Mode::Cancel | Mode::Credit | Mode::Pause | Mode::Resume => {
+                if !self.requests.is_buried(id, self.now) {
+                    let error = ErrorBody::new(Code::UnknownRequest, "the id was never used").about(id);
+                    self.offence(0, &error);
+                }
+            }
+        }
+    }
+
+    /// The client cannot go on with a request: the same as a cancel.
+    pub(super) fn client_error(&mut self, id: u16) {
+        if id != 0 && self.requests.get(id).is_some() {
+            self.cancel(id, Some("client_error"));
+        }
+    }
+
+    /// Stops a request; its terminal frame follows when its turn has ended.
+    fn cancel(&mut self, id: u16, reason: Option<&str>) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.cancelled {
+            return;
+        }
+        request.cancelled = true;
+        request.queue.clear();
+        request.queued_bytes = 0;
+        match (&request.turn, request.state) {
+            (_, RequestState::Receiving) => {
+                self.assembler.abort(id);
+                self.end_interrupted(id);
+            }
+            (Some(turn), _) => {
+                let op = Op::Interrupt { turn: turn.clone(), reason: reason.map(str::to_owned) };
+                let session = request.session.clone();
+                self.submit(&session, op, Pending::Nothing);
+            }
+            (None, _) => self.end_interrupted(id),
+        }
+    }
+
+    pub(super) fn end_interrupted(&mut self, id: u16) {
+        self.end_with(id, Finish::Interrupted);
+    }
+
+    fn end_with(&mut self, id: u16, finish: Finish) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let n = request.number();
+        self.send_ending(id, n, &map::Ending::End(End::new(finish)), false);
+    }
+
+    fn set_state(&mut self, id: u16, state: RequestState) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.state = state;
+        }
+    }
+
+    /// How long an attachment lives without a transport.
+    pub(super) fn window_ms(&self) -> u64 {
+        u64::from(self.limits.resume_s) * 1000
+    }
+
+    /// Whether the client executes calls.
+    pub(super) fn client_executes(&self) -> bool {
+        self.wire.features.has(Feature::ClientTools)
+    }
+}
+
+const MAX_WINDOW: i64 = 1 << 40;

@@ -1,0 +1,358 @@
+//! One ASP connection, seen from the server: decode, state, map.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use switchboard_core::model::Tool;
+use switchboard_core::{
+    AgentId, AttachmentId, Close as CoreClose, CloseReason, Connection, Frame as TransportFrame, Input, Op,
+    Output, Principal, Reject, Reply, RequestId, Seed, SessionId, Timestamp, ToolName, TurnId, Upgrade,
+    Violation,
+};
+
+mod bucket;
+mod clockwork;
+mod events;
+mod hello;
+mod inbound;
+mod invoke;
+mod outbound;
+mod requests;
+mod resume;
+
+use crate::codec::{Assembler, AssemblerLimits};
+use crate::error::Close;
+use crate::limits::AspLimits;
+use crate::message::{Enc, Features};
+use crate::state::{Happening, Lifecycle};
+use bucket::Buckets;
+use clockwork::Clocks;
+use requests::Requests;
+use resume::Resuming;
+
+/// The server's half of one connection.
+#[derive(Debug)]
+pub struct AspConnection {
+    limits: AspLimits,
+    principal: Principal,
+    agent: AgentId,
+    agents: Vec<AgentId>,
+    seed: Seed,
+    /// Counts what is derived from the seed.
+    derived: u64,
+    life: Lifecycle,
+    wire: Wire,
+    link: Link,
+    requests: Requests,
+    assembler: Assembler,
+    buckets: Buckets,
+    clocks: Clocks,
+    /// Messages that came while the accept waited for the log.
+    held_back: Vec<bytes::Bytes>,
+    held_back_bytes: usize,
+    resuming: Option<Box<Resuming>>,
+    pending: BTreeMap<RequestId, Pending>,
+    next_request: u64,
+    tools: BTreeMap<ToolName, Tool>,
+    /// `rev` of the last TOOL_DEF.
+    tools_revision: u64,
+    client_tools: Vec<Tool>,
+    /// The transport has more to write than it takes.
+    pressed: bool,
+    out: VecDeque<Output>,
+    now: Timestamp,
+}
+
+/// How bytes are written for this peer.
+#[derive(Debug)]
+struct Wire {
+    features: Features,
+    enc: Enc,
+    /// Whether a HELLO was accepted; a bare connection never has.
+    greeted: bool,
+    /// Largest payload that the client takes.
+    max_payload: u32,
+    window: u32,
+}
+
+/// What ties the connection to sessions.
+#[derive(Debug)]
+struct Link {
+    attachment: AttachmentId,
+    generation: u32,
+    /// The implicit session of the connection.
+    home: SessionId,
+    sessions: BTreeMap<SessionId, Followed>,
+    /// Whether the attachment is recorded in the log, so that it survives the transport.
+    durable: bool,
+    left: bool,
+}
+
+/// A session in which this connection takes part.
+#[derive(Debug, Default)]
+struct Followed {
+    /// When it was last used for an INVOKE; the longest idle one goes first.
+    used: u64,
+}
+
+/// What an answer from a session is for.
+#[derive(Debug)]
+enum Pending {
+    /// The accept waits for it.
+    Accept,
+    /// The resume waits for it.
+    TakeOver,
+    /// The resume waits for what a linked session knows of the attachment.
+    Relink(SessionId),
+    /// A turn.
+    Start(u16),
+    /// A `result` or `reply`.
+    Answer(u16),
+    /// A session that should exist now; if not, the next use tries again.
+    Follow(SessionId),
+    /// A renewed credential.
+    Auth,
+    /// Nobody waits.
+    Nothing,
+}
+
+impl AspConnection {
+    pub(crate) fn new(limits: AspLimits, upgrade: Upgrade, seed: Seed) -> Self {
+        let attachment = AttachmentId::fresh(&seed, 0);
+        let home = home_session(&upgrade.principal, &attachment);
+        let complete06 =
+            upgrade.opening.parameters.iter().any(|(name, value)| name == "end" && value == "complete06");
+        let features = if complete06 {
+            Features::BARE.with(crate::message::Feature::Complete06)
+        } else {
+            Features::BARE
+        };
+        Self {
+            assembler: Assembler::new(AssemblerLimits {
+                max_payload: limits.max_payload_bare as usize,
+                ..AssemblerLimits::default()
+            }),
+            buckets: Buckets::new(&limits),
+            wire: Wire {
+                features,
+                enc: Enc::Msgpack,
+                greeted: false,
+                max_payload: limits.max_payload_bare,
+                window: limits.window,
+            },
+            link: Link {
+                attachment,
+                generation: 1,
+                home,
+                sessions: BTreeMap::new(),
+                durable: false,
+                left: false,
+            },
+            principal: upgrade.principal,
+            agent: upgrade.agent,
+            agents: upgrade.agents,
+            tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
+            tools_revision: 0,
+            client_tools: Vec::new(),
+            seed,
+            derived: 1,
+            life: Lifecycle::Open,
+            requests: Requests::default(),
+            clocks: Clocks::default(),
+            held_back: Vec::new(),
+            held_back_bytes: 0,
+            resuming: None,
+            pending: BTreeMap::new(),
+            next_request: 0,
+            pressed: false,
+            out: VecDeque::new(),
+            now: Timestamp::default(),
+            limits,
+        }
+    }
+
+    /// Asks something of a session.
+    fn submit(&mut self, session: &SessionId, op: Op, pending: Pending) {
+        let request = self.request(pending);
+        self.out.push_back(Output::Submit(request, session.clone(), op));
+    }
+
+    fn request(&mut self, pending: Pending) -> RequestId {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        self.pending.insert(request, pending);
+        request
+    }
+
+    fn derive(&mut self) -> u64 {
+        self.derived += 1;
+        self.derived
+    }
+
+    fn fresh_turn(&mut self) -> TurnId {
+        let counter = self.derive();
+        TurnId::fresh(&self.seed, counter)
+    }
+
+    /// Moves on; a step that the state machine does not know changes nothing.
+    fn happen(&mut self, happening: Happening) {
+        if let Some(next) = self.life.after(happening) {
+            self.life = next;
+        }
+    }
+
+    /// Closes the transport with this code.
+    fn close(&mut self, close: Close) {
+        if self.life != Lifecycle::Closed {
+            self.happen(Happening::Close);
+            self.out.push_back(Output::Close(core_close(close)));
+        }
+    }
+}
+
+impl Connection for AspConnection {
+    fn handle_input(&mut self, input: Input<'_>, now: Timestamp) -> Result<(), Violation> {
+        self.now = now;
+        if self.clocks.begin(now) {
+            self.clocks.expire_with(self.principal.expires_at);
+        }
+        if self.life == Lifecycle::Closed {
+            return Ok(());
+        }
+        match input {
+            Input::Frame(TransportFrame::Binary(message)) => {
+                self.clocks.received(now);
+                self.receive(message);
+            }
+            Input::Frame(TransportFrame::Text(_)) => {
+                self.clocks.received(now);
+                self.fatal(crate::Code::TextMessage, "only binary messages are read", Close::Text);
+            }
+            Input::Frame(TransportFrame::Ping(_) | TransportFrame::Pong(_)) => self.clocks.received(now),
+            Input::Committed(session, committed) => self.committed(session, committed),
+            Input::Done(request, reply) => self.done(request, reply),
+            Input::Rejected(request, reject) => self.rejected(request, reject),
+            Input::Timeout => self.timeout(),
+            Input::Backlog(bytes) => self.backlog(bytes),
+            Input::Drain { retry_ms } => self.drain(retry_ms, "restart"),
+            Input::Closed(reason) => self.closed(reason),
+        }
+        self.finish_drain();
+        Ok(())
+    }
+
+    fn poll_output(&mut self) -> Output {
+        self.out.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
+    }
+}
+
+impl AspConnection {
+    fn done(&mut self, request: RequestId, reply: Reply) {
+        let Some(pending) = self.pending.remove(&request) else { return };
+        match (pending, reply) {
+            (Pending::Accept, Reply::Attachment(_)) => {
+                self.link.durable = true;
+                self.send_accept(None);
+            }
+            (Pending::TakeOver, Reply::Attachment(view)) => self.taken_over(*view),
+            (Pending::Relink(session), Reply::Attachment(view)) => self.relinked(session, Some(*view)),
+            (Pending::Start(id), Reply::Turn { session, turn, accepted, replayed }) => {
+                self.turn_accepted(id, session, turn, accepted, replayed);
+            }
+            (Pending::Answer(id), _) => self.end_accepted(id),
+            (Pending::Follow(session), Reply::Attached(view)) => self.learn_tools(&session, &view),
+            (Pending::Auth, Reply::Authenticated(principal)) => self.authed(principal),
+            (
+                Pending::Accept
+                | Pending::TakeOver
+                | Pending::Relink(_)
+                | Pending::Start(_)
+                | Pending::Follow(_)
+                | Pending::Auth
+                | Pending::Nothing,
+                _,
+            ) => {}
+        }
+    }
+
+    fn rejected(&mut self, request: RequestId, reject: Reject) {
+        let Some(pending) = self.pending.remove(&request) else { return };
+        match pending {
+            // Without the log there is no resume, but there is service.
+            Pending::Accept => {
+                self.wire.features = self.wire.features.without(crate::message::Feature::Resume);
+                self.send_accept(None);
+            }
+            Pending::TakeOver => self.resume_rejected(),
+            Pending::Relink(session) => self.relinked(session, None),
+            Pending::Start(id) => self.turn_rejected(id, &reject),
+            Pending::Answer(id) => {
+                let (code, retry_ms) = crate::map::reject_code(&reject);
+                let code = if code == crate::Code::Forbidden { crate::Code::CallGone } else { code };
+                self.fail_request(id, code, &reject.to_string(), retry_ms);
+            }
+            Pending::Follow(session) => {
+                self.link.sessions.remove(&session);
+            }
+            Pending::Auth => {
+                self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);
+            }
+            Pending::Nothing => {}
+        }
+    }
+
+    fn closed(&mut self, reason: CloseReason) {
+        match reason {
+            CloseReason::PeerClosed(Some(1000)) => {
+                self.leave_for_good();
+                self.close(Close::Normal);
+            }
+            CloseReason::PeerClosed(_) | CloseReason::TransportLost => {
+                self.leave();
+                self.close(Close::GoingAway);
+            }
+            CloseReason::Restart => {
+                self.leave();
+                self.close(Close::Restart);
+            }
+            CloseReason::TooSlow => {
+                self.leave();
+                self.close(Close::Dead);
+            }
+            CloseReason::Internal => {
+                self.leave();
+                self.close(Close::Internal);
+            }
+            CloseReason::Unauthorized => {
+                self.fatal(crate::Code::AuthInvalid, "the credential was revoked", Close::Auth);
+            }
+            CloseReason::TooBig => {
+                self.fatal(crate::Code::PayloadTooLarge, "the message is too large", Close::TooBig);
+            }
+        }
+    }
+}
+
+/// The implicit session of an attachment. The zero byte keeps it apart from names that clients use.
+fn home_session(principal: &Principal, attachment: &AttachmentId) -> SessionId {
+    SessionId::named(principal, &format!("\0asp\0{attachment}"))
+}
+
+fn core_close(close: Close) -> CoreClose {
+    let reason = match close {
+        Close::Normal => "done",
+        Close::GoingAway | Close::Abnormal => "gone",
+        Close::Text => "text message",
+        Close::TooBig => "message too big",
+        Close::Restart => "restart",
+        Close::TryLater => "try again later",
+        Close::Protocol => "protocol error",
+        Close::Auth => "authentication",
+        Close::Forbidden => "forbidden",
+        Close::Version => "unsupported version",
+        Close::Dead => "no sign of life, or too slow",
+        Close::TakenOver => "taken over by a newer connection",
+        Close::Flood => "flood",
+        Close::Internal => "internal error",
+    };
+    CoreClose { code: close.number(), reason }
+}

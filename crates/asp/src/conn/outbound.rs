@@ -1,0 +1,399 @@
+//! From records to frames: encoding per profile, credit, fairness, and what happens when the peer
+//! reads too slowly (§8, §12.1).
+
+use bytes::{Bytes, BytesMut};
+use switchboard_core::model::{Failure, FailureKind};
+use switchboard_core::{Frame as TransportFrame, Op, Output};
+
+use super::requests::{Delta, Queued};
+use super::{AspConnection, Lifecycle, Pending};
+use crate::codec::{
+    chunk_text, compress, encode_fragments, encode_frame, encode_reason_record, encode_text_frame,
+    encode_text_record,
+};
+use crate::error::Code;
+use crate::map::Ending;
+use crate::message::{
+    Completion, EncFlag, End, ErrorBody, Feature, Flags, Opcode, Record, RecordBody, ServerHello,
+    ToolDefFrame,
+};
+use crate::value::Map;
+
+impl AspConnection {
+    /// Sends a piece of the answer, or keeps it until it may be sent.
+    pub(super) fn emit_delta(&mut self, id: u16, delta: DeltaRef<'_>) {
+        let DeltaRef { reasoning, n, text, replay } = delta;
+        if self.may_send(id) {
+            self.send_delta(id, reasoning, n, text, replay);
+            return self.note_hold(id);
+        }
+        let merge_above = self.limits.merge_above as usize;
+        let merge = self.requests.waiting() > merge_above;
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.queued_bytes += text.len() + OVERHEAD;
+        match request.queue.back_mut() {
+            Some(Queued::Delta(last))
+                if merge && last.reasoning == reasoning && last.text.len() < MAX_MERGED =>
+            {
+                last.text.push_str(text);
+                last.n = n;
+                last.replay &= replay;
+                request.queued_bytes -= OVERHEAD;
+            }
+            _ => {
+                request.queue.push_back(Queued::Delta(Delta { reasoning, n, text: text.to_owned(), replay }))
+            }
+        }
+        self.note_hold(id);
+        self.bound_waiting();
+    }
+
+    /// Sends a record, or keeps it until it may be sent. Records without an index are the server's
+    /// own.
+    pub(super) fn emit_record(&mut self, id: u16, n: Option<u64>, body: RecordBody, replay: bool) {
+        if !self.wire.features.has(Feature::Events) {
+            return;
+        }
+        if self.may_send(id) {
+            self.send_record(id, n, body, replay);
+            return self.note_hold(id);
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.queued_bytes += RECORD_WEIGHT;
+        request.queue.push_back(Queued::Record { n, body, replay });
+        self.note_hold(id);
+        self.bound_waiting();
+    }
+
+    /// Ends a request: after what waits for it, unless there is no point in sending that any more.
+    pub(super) fn emit_ending(&mut self, id: u16, ending: Ending, replay: bool) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let n = request.number();
+        let orderly = matches!(&ending, Ending::End(_)) && !request.cancelled;
+        if orderly && !request.queue.is_empty() {
+            request.queue.push_back(Queued::Ending { n, ending, replay });
+            return;
+        }
+        self.send_ending(id, n, &ending, replay);
+    }
+
+    fn may_send(&self, id: u16) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        !self.pressed && !request.paused && request.queue.is_empty() && self.has_credit(request.window)
+    }
+
+    fn has_credit(&self, window: i64) -> bool {
+        !self.wire.features.has(Feature::Credit) || window > 0
+    }
+
+    /// Keeps the state of a request in step with whether its output may be sent.
+    fn note_hold(&mut self, id: u16) {
+        let credit = self.wire.features.has(Feature::Credit);
+        if let Some(request) = self.requests.get_mut(id) {
+            let hold = request.paused || !request.queue.is_empty() || (credit && request.window <= 0);
+            request.state = request.state.held(hold);
+        }
+    }
+
+    /// Sends what waits for a request, as far as it may be sent.
+    pub(super) fn flush(&mut self, id: u16) {
+        while self.flush_some(id, usize::MAX) > 0 {}
+        self.note_hold(id);
+    }
+
+    /// Sends up to about `most` bytes of what waits for a request; answers how many it were.
+    fn flush_some(&mut self, id: u16, most: usize) -> usize {
+        let mut sent = 0;
+        while sent < most && !self.pressed {
+            let Some(request) = self.requests.get_mut(id) else { break };
+            if request.paused {
+                break;
+            }
+            let terminal = matches!(request.queue.front(), Some(Queued::Ending { .. }));
+            let window = request.window;
+            if !terminal && !self.has_credit(window) {
+                break;
+            }
+            let Some(request) = self.requests.get_mut(id) else { break };
+            let Some(next) = request.queue.pop_front() else { break };
+            let weight = match &next {
+                Queued::Delta(delta) => delta.text.len() + OVERHEAD,
+                Queued::Record { .. } => RECORD_WEIGHT,
+                Queued::Ending { .. } => 0,
+            };
+            request.queued_bytes = request.queued_bytes.saturating_sub(weight);
+            sent += weight.max(1);
+            match next {
+                Queued::Delta(delta) => {
+                    self.send_delta(id, delta.reasoning, delta.n, &delta.text, delta.replay);
+                }
+                Queued::Record { n, body, replay } => self.send_record(id, n, body, replay),
+                Queued::Ending { n, ending, replay } => self.send_ending(id, n, &ending, replay),
+            }
+        }
+        sent
+    }
+
+    /// The transport says how much it has not taken yet.
+    pub(super) fn backlog(&mut self, bytes: usize) {
+        self.clocks.backlog = bytes;
+        self.pressed = bytes >= HIGH_WATER;
+        if self.pressed {
+            return;
+        }
+        // Round and round, a little of each, so that no request starves another.
+        let mut budget = RELEASE;
+        loop {
+            let mut progress = false;
+            for id in self.requests.ids() {
+                let sent = self.flush_some(id, FAIR_SHARE.min(budget));
+                self.note_hold(id);
+                budget = budget.saturating_sub(sent);
+                progress |= sent > 0;
+                if budget == 0 {
+                    // The transport reports again once it has taken this much.
+                    self.pressed = true;
+                    return;
+                }
+            }
+            if !progress {
+                break;
+            }
+        }
+        self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_swamped());
+    }
+
+    fn is_swamped(&self) -> bool {
+        self.requests.waiting() + self.clocks.backlog > self.limits.max_waiting as usize
+    }
+
+    /// Above the bound the request with the most bytes waiting is given up.
+    fn bound_waiting(&mut self) {
+        if !self.is_swamped() {
+            return;
+        }
+        self.clocks.slow_since.get_or_insert(self.now);
+        let Some(id) = self.requests.largest() else { return };
+        let Some(request) = self.requests.get(id) else { return };
+        if let Some(turn) = request.turn.clone() {
+            let message = "the client does not read its output".to_owned();
+            let failure = Failure { kind: FailureKind::SlowConsumer, message };
+            let session = request.session.clone();
+            self.submit(&session, Op::Fail { turn, failure }, Pending::Nothing);
+        }
+        self.fail_request(id, Code::SlowConsumer, "the output was not read in time", None);
+    }
+
+    fn send_delta(&mut self, id: u16, reasoning: bool, n: u64, text: &str, replay: bool) {
+        if text.is_empty() {
+            return;
+        }
+        let events = self.wire.features.has(Feature::Events);
+        if !events && reasoning {
+            return;
+        }
+        let numbered = self.wire.features.has(Feature::Resume).then_some(n);
+        let room = (self.wire.max_payload as usize).saturating_sub(RECORD_ROOM).clamp(4, MAX_DELTA);
+        let whole = text.len() <= room;
+        let mut out = BytesMut::new();
+        let mut charged = 0;
+        if whole && events && !reasoning && !self.compresses(text.len()) {
+            out.reserve(text.len() + RECORD_ROOM);
+            let flags = self.flags(replay).with_enc(self.enc_flag());
+            charged = encode_text_frame(&mut out, flags, id, self.wire.enc, numbered, text).unwrap_or(0);
+        } else if events {
+            // One index is one record: a delta that has to be split carries it on its last piece.
+            let room = if self.wire.features.has(Feature::Frag) { usize::MAX } else { room };
+            let mut pieces = chunk_text(text, room).peekable();
+            while let Some(piece) = pieces.next() {
+                let n = numbered.filter(|_| pieces.peek().is_none());
+                let mut payload = BytesMut::with_capacity(piece.len() + RECORD_ROOM);
+                if reasoning {
+                    encode_reason_record(&mut payload, self.wire.enc, n, piece);
+                } else {
+                    encode_text_record(&mut payload, self.wire.enc, n, piece);
+                }
+                charged += self.put(&mut out, Opcode::Stream, id, self.flags(replay), &payload);
+            }
+        } else {
+            for piece in chunk_text(text, room) {
+                charged +=
+                    encode_frame(&mut out, Opcode::Stream, Flags::NONE, id, piece.as_bytes()).unwrap_or(0);
+            }
+        }
+        self.charge(id, charged);
+        self.send_bytes(out.freeze());
+    }
+
+    fn send_record(&mut self, id: u16, n: Option<u64>, body: RecordBody, replay: bool) {
+        let n = n.filter(|_| self.wire.features.has(Feature::Resume));
+        let map = Record { n, body }.to_map();
+        let charged = self.send_map(Opcode::Stream, id, self.flags(replay), &map);
+        self.charge(id, charged);
+    }
+
+    /// The terminal frame of a request, in whichever of the five forms applies (§8.3).
+    pub(super) fn send_ending(&mut self, id: u16, n: u64, ending: &Ending, replay: bool) {
+        let Some(request) = self.requests.end(id, self.now) else { return };
+        let features = self.wire.features;
+        match ending {
+            Ending::Error(code, message) => {
+                let error = ErrorBody::new(*code, message);
+                self.send_map(Opcode::Error, id, self.flags(replay), &error.to_map());
+            }
+            Ending::End(end) => {
+                let mut end = end.clone();
+                if !request.text.is_empty() && !request.cancelled && end.output.is_none() {
+                    end.output = Some(request.text.into());
+                }
+                if !features.has(Feature::Events) {
+                    self.send_collected(id, &end);
+                }
+                if features.has(Feature::Complete06) {
+                    self.send_completion(id, end, replay);
+                } else if features.has(Feature::Events) {
+                    let n = features.has(Feature::Resume).then_some(n);
+                    let map = Record { n, body: RecordBody::End(end) }.to_map();
+                    let end = if features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
+                    self.send_map(Opcode::Stream, id, self.flags(replay).with(end), &map);
+                } else {
+                    let flags = if features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
+                    let mut out = BytesMut::with_capacity(8);
+                    let _ = encode_frame(&mut out, Opcode::Stream, flags, id, &[]);
+                    self.send_bytes(out.freeze());
+                }
+            }
+        }
+    }
+
+    /// A peer without records gets a collected answer as one delta before the end.
+    fn send_collected(&mut self, id: u16, end: &End) {
+        let Some(output) = &end.output else { return };
+        let text = match output.as_str() {
+            Some(text) => text.to_owned(),
+            None => serde_json::Value::from(output.clone()).to_string(),
+        };
+        self.send_delta(id, false, 0, &text, false);
+    }
+
+    fn send_completion(&mut self, id: u16, end: End, replay: bool) {
+        if self.wire.features.has(Feature::Events)
+            && let Some(value) = end.output
+        {
+            self.send_record(id, None, RecordBody::Data { mime: None, value }, replay);
+        }
+        let completion = Completion { finish: Some(end.finish), metrics: end.metrics };
+        self.send_map(Opcode::Error, id, self.flags(replay), &completion.to_map());
+    }
+
+    /// Ends a request with an ERROR on its id, whatever waits for it.
+    pub(super) fn fail_request(&mut self, id: u16, code: Code, message: &str, retry_ms: Option<u64>) {
+        self.requests.end(id, self.now);
+        let mut error = ErrorBody::new(code, message);
+        error.retry_ms = retry_ms;
+        self.send_error(id, &error);
+    }
+
+    pub(super) fn send_error(&mut self, id: u16, error: &ErrorBody) {
+        if self.life != Lifecycle::Closed {
+            self.send_map(Opcode::Error, id, Flags::NONE, &error.to_map());
+        }
+    }
+
+    pub(super) fn send_hello(&mut self, hello: &ServerHello) {
+        self.send_map(Opcode::Hello, 0, Flags::NONE, &hello.to_map());
+    }
+
+    pub(super) fn send_tool_def(&mut self, id: u16, frame: &ToolDefFrame) {
+        self.send_map(Opcode::ToolDef, id, Flags::NONE, &frame.to_map());
+    }
+
+    pub(super) fn send_notice(&mut self, notice: crate::message::Notice) {
+        if self.wire.features.has(Feature::Push) && self.wire.features.has(Feature::Events) {
+            let map = Record::new(RecordBody::Notice(notice)).to_map();
+            self.send_map(Opcode::Stream, 0, Flags::NONE, &map);
+        }
+    }
+
+    /// Sends one map under an opcode; answers the payload bytes.
+    pub(super) fn send_map(&mut self, opcode: Opcode, id: u16, flags: Flags, map: &Map) -> usize {
+        let mut payload = BytesMut::new();
+        map.encode(self.wire.enc, &mut payload);
+        let mut out = BytesMut::new();
+        let charged = self.put(&mut out, opcode, id, flags, &payload);
+        self.send_bytes(out.freeze());
+        charged
+    }
+
+    /// Writes a message: compressed and in fragments where that was agreed and helps.
+    fn put(&self, out: &mut BytesMut, opcode: Opcode, id: u16, flags: Flags, payload: &[u8]) -> usize {
+        let mut flags = if self.wire.features.has(Feature::Flags) {
+            flags.with_enc(self.enc_flag())
+        } else {
+            Flags::NONE
+        };
+        let packed = match self.wire.features.compression() {
+            Some(algorithm) if self.compresses(payload.len()) => compress(algorithm, payload),
+            _ => None,
+        };
+        let payload = match &packed {
+            Some(packed) => {
+                flags = flags.with(Flags::COMPRESSED);
+                packed.as_ref()
+            }
+            None => payload,
+        };
+        let most = if self.wire.features.has(Feature::Frag) {
+            MAX_FRAME.min(self.wire.max_payload as usize)
+        } else {
+            usize::MAX
+        };
+        encode_fragments(out, opcode, flags, id, payload, most).unwrap_or(0)
+    }
+
+    fn compresses(&self, length: usize) -> bool {
+        length >= WORTH_COMPRESSING && self.wire.features.compression().is_some()
+    }
+
+    fn charge(&mut self, id: u16, bytes: usize) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.window = request.window.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn flags(&self, replay: bool) -> Flags {
+        if replay && self.wire.features.has(Feature::Flags) { Flags::REPLAY } else { Flags::NONE }
+    }
+
+    fn enc_flag(&self) -> EncFlag {
+        if self.wire.features.has(Feature::Flags) { self.wire.enc.into() } else { EncFlag::Unspecified }
+    }
+
+    fn send_bytes(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.out.push_back(Output::Send(TransportFrame::Binary(bytes)));
+        }
+    }
+}
+
+/// A piece of text to send.
+#[derive(Debug)]
+pub(super) struct DeltaRef<'a> {
+    pub(super) reasoning: bool,
+    pub(super) n: u64,
+    pub(super) text: &'a str,
+    pub(super) replay: bool,
+}
+
+/// What a queued delta weighs besides its text.
+const OVERHEAD: usize = 64;
+/// What any other queued record weighs, roughly.
+const RECORD_WEIGHT: usize = 512;
+const RECORD_ROOM: usize = 64;
+const MAX_MERGED: usize = 16 << 10;
+const MAX_DELTA: usize = 64 << 10;
+const MAX_FRAME: usize = 64 << 10;
+const WORTH_COMPRESSING: usize = 1024;
+const HIGH_WATER: usize = 64 << 10;
+const FAIR_SHARE: usize = 16 << 10;
+const RELEASE: usize = 256 << 10;

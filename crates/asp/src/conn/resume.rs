@@ -1,0 +1,149 @@
+//! Resume (§13.2): a newer transport takes over an attachment, with everything that belongs to it.
+
+use std::collections::BTreeMap;
+
+use switchboard_core::model::AttachmentSecret;
+use switchboard_core::{AttachmentId, AttachmentView, Op, Position, SessionId, TurnView};
+
+use super::requests::Request;
+use super::{AspConnection, Followed, Pending, home_session};
+use crate::error::Code;
+use crate::map::Options;
+use crate::message::{ErrorBody, Features, ResumeRequest};
+use crate::state::{Happening, RequestState};
+
+/// A resume under way.
+#[derive(Debug)]
+pub(super) struct Resuming {
+    features: Features,
+    next: Vec<(u16, u64)>,
+    /// Linked sessions that have not answered yet.
+    waiting: usize,
+    turns: Vec<(SessionId, TurnView)>,
+    heads: BTreeMap<SessionId, Position>,
+    /// What this connection would have been called without the resume.
+    own: AttachmentId,
+}
+
+impl AspConnection {
+    pub(super) fn take_over(&mut self, resume: ResumeRequest, features: Features) {
+        self.happen(Happening::HelloPending);
+        let own = std::mem::replace(&mut self.link.attachment, AttachmentId::from(resume.cid.as_str()));
+        self.link.home = home_session(&self.principal, &self.link.attachment);
+        self.resuming = Some(Box::new(Resuming {
+            features,
+            next: resume.next,
+            waiting: 0,
+            turns: Vec::new(),
+            heads: BTreeMap::new(),
+            own,
+        }));
+        let op = Op::TakeOver {
+            attachment: self.link.attachment.clone(),
+            secret: AttachmentSecret::new(resume.token.expose()).hash(),
+            next_secret: self.secret().hash(),
+        };
+        let home = self.link.home.clone();
+        self.submit(&home, op, Pending::TakeOver);
+    }
+
+    pub(super) fn resume_rejected(&mut self) {
+        let Some(resuming) = self.resuming.take() else { return };
+        self.link.attachment = resuming.own;
+        self.link.home = home_session(&self.principal, &self.link.attachment);
+        for tool in &mut self.client_tools {
+            tool.executor = switchboard_core::model::Executor::Attachment(self.link.attachment.clone());
+        }
+        self.send_error(0, &ErrorBody::new(Code::ResumeRejected, "the connection cannot be resumed"));
+        self.life = crate::state::Lifecycle::Open;
+        self.begin(resuming.features);
+    }
+
+    pub(super) fn taken_over(&mut self, view: AttachmentView) {
+        self.link.generation = view.generation;
+        self.link.durable = true;
+        let home = self.link.home.clone();
+        self.link.sessions.insert(home.clone(), Followed::default());
+        let linked = view.linked.clone();
+        let window_ms = self.window_ms();
+        let Some(resuming) = self.resuming.as_mut() else { return };
+        resuming.heads.insert(home.clone(), view.head);
+        resuming.turns.extend(view.turns.into_iter().map(|turn| (home.clone(), turn)));
+        resuming.waiting = linked.len();
+        for session in linked {
+            let op = Op::OpenAttachment {
+                attachment: self.link.attachment.clone(),
+                generation: view.generation,
+                secret: None,
+                window_ms,
+            };
+            self.submit(&session.clone(), op, Pending::Relink(session));
+        }
+        self.finish_resume();
+    }
+
+    pub(super) fn relinked(&mut self, session: SessionId, view: Option<AttachmentView>) {
+        let Some(resuming) = self.resuming.as_mut() else { return };
+        resuming.waiting = resuming.waiting.saturating_sub(1);
+        if let Some(view) = view {
+            resuming.heads.insert(session.clone(), view.head);
+            resuming.turns.extend(view.turns.into_iter().map(|turn| (session.clone(), turn)));
+        }
+        self.finish_resume();
+    }
+
+    /// Once every session has answered: who is still there, who is lost, and what is sent again.
+    fn finish_resume(&mut self) {
+        if self.resuming.as_ref().is_none_or(|resuming| resuming.waiting > 0) {
+            return;
+        }
+        let Some(resuming) = self.resuming.take() else { return };
+        self.wire.features = resuming.features;
+        // An id may have been used for several turns; the last one counts.
+        let mut by_id: BTreeMap<u16, (SessionId, TurnView)> = BTreeMap::new();
+        for (session, turn) in resuming.turns {
+            let Some(id) = turn.origin.handle.as_deref().and_then(|handle| handle.parse().ok()) else {
+                continue;
+            };
+            let newer =
+                by_id.get(&id).is_none_or(|(known, view)| *known != session || view.accepted < turn.accepted);
+            if newer {
+                by_id.insert(id, (session, turn));
+            }
+        }
+        let mut lost = Vec::new();
+        let mut from: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (id, next) in &resuming.next {
+            let Some((session, turn)) = by_id.remove(id) else {
+                lost.push(*id);
+                continue;
+            };
+            let mut request = Request::new(RequestState::Queued, session.clone(), self.wire.window);
+            request.turn = Some(turn.turn);
+            request.options = Options::restore(&turn.origin.options);
+            request.skip_below = *next;
+            request.replay_until = resuming.heads.get(&session).map_or(0, |head| head.seq);
+            self.requests.insert(*id, request);
+            let first = from.entry(session).or_insert(u64::MAX);
+            *first = (*first).min(turn.accepted.saturating_sub(1));
+        }
+        // What the client does not ask for any more is cancelled.
+        for (id, (session, turn)) in by_id {
+            self.requests.bury(id, self.now);
+            if turn.ended.is_none() {
+                let op = Op::Interrupt { turn: turn.turn, reason: Some("not resumed".into()) };
+                self.submit(&session, op, Pending::Nothing);
+            }
+        }
+        for (session, head) in &resuming.heads {
+            let seq = from.get(session).copied().unwrap_or(head.seq);
+            self.link.sessions.entry(session.clone()).or_default();
+            self.follow(session, Some(Position { epoch: head.epoch, seq }));
+        }
+        self.send_accept(Some(lost.clone()));
+        for id in lost {
+            self.requests.bury(id, self.now);
+            self.send_error(id, &ErrorBody::new(Code::ReplayGone, "the request is not known any more"));
+        }
+    }
+}

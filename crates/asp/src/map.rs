@@ -1,0 +1,450 @@
+//! The only seam between ASP and the canonical model: client messages to ops, events to records.
+//! Conversions only; every event is named.
+
+use serde_json::{Value as Json, json};
+use switchboard_core::model::{
+    self, Author, CallEnd, CallError, CallKind, Executor, FailureKind, NoticeLevel, Output, Tool, TurnEnd,
+    TurnOutcome, TurnRequest,
+};
+use switchboard_core::{AttachmentId, CallId, Event, PrincipalId, Reject, Timestamp, ToolName};
+
+use crate::error::Code;
+use crate::message::{
+    Annotations, Ask, AskReply, Call, CallResult, DEFAULT_WANT, End, Finish, Input, Invoke, InvokeBody,
+    Level, Metrics, Notice, Part, Phase, RecordBody, State, Status, ToolActivity, ToolDef, Usage,
+};
+use crate::value::{Map, Value};
+
+/// What the turn of an INVOKE is asked to do; none for kinds that start no turn.
+pub fn turn_request(body: &InvokeBody) -> Option<TurnRequest> {
+    match body {
+        InvokeBody::Chat(Input::Text(text)) => {
+            Some(TurnRequest::Chat { parts: vec![model::Part::Text(text.clone())] })
+        }
+        InvokeBody::Chat(Input::Parts(parts)) => {
+            Some(TurnRequest::Chat { parts: parts.iter().map(part).collect() })
+        }
+        InvokeBody::Tool { tool, args } => Some(TurnRequest::Tool {
+            name: ToolName::from(tool.as_str()),
+            args: Json::from(Value::Map(args.clone())),
+        }),
+        InvokeBody::Step(step) => Some(TurnRequest::Step {
+            goal: step.goal.clone(),
+            state: step.state.clone().map_or(Json::Null, Json::from),
+            budget: model::Budget {
+                tokens: step.budget.as_ref().and_then(|budget| budget.tokens),
+                millis: step.budget.as_ref().and_then(|budget| budget.ms),
+            },
+        }),
+        InvokeBody::Result(_) | InvokeBody::Reply(_) | InvokeBody::List => None,
+    }
+}
+
+fn part(part: &Part) -> model::Part {
+    match part {
+        Part::Text(text) => model::Part::Text(text.clone()),
+        Part::Data { mime, data } => model::Part::Data { mime: mime.clone(), data: data.clone() },
+        Part::Ref { uri } => model::Part::Reference { uri: uri.clone() },
+    }
+}
+
+/// How the call that a `result` answers has ended.
+pub fn call_end(result: CallResult) -> CallEnd {
+    if result.ok {
+        return CallEnd::Done { output: result.output.map_or(Json::Null, Json::from) };
+    }
+    CallEnd::Failed(match result.error {
+        Some(error) => CallError { name: error.name, message: error.msg },
+        None => CallError { name: "error".into(), message: "the client reported a failure".into() },
+    })
+}
+
+/// The answer to a question.
+pub fn answer(reply: AskReply) -> CallEnd {
+    let output = match (reply.data, reply.text) {
+        (Some(data), _) => Json::from(data),
+        (None, Some(text)) => Json::String(text),
+        (None, None) => Json::Null,
+    };
+    CallEnd::Done { output }
+}
+
+/// A tool that the client executes.
+pub fn client_tool(definition: ToolDef, attachment: &AttachmentId) -> Tool {
+    let annotations = definition.annotations.unwrap_or_default();
+    Tool {
+        name: ToolName::new(definition.name),
+        description: definition.description.unwrap_or_default(),
+        input_schema: Json::from(Value::Map(definition.input_schema)),
+        output_schema: definition.output_schema.map(|schema| Json::from(Value::Map(schema))),
+        annotations: model::ToolAnnotations {
+            read_only: annotations.read_only,
+            destructive: annotations.destructive,
+            idempotent: annotations.idempotent,
+            confirm: annotations.confirm,
+        },
+        version: definition.version,
+        executor: Executor::Attachment(attachment.clone()),
+    }
+}
+
+/// A tool as TOOL_DEF shows it; none if ASP cannot express it.
+pub fn tool_def(tool: &Tool) -> Option<ToolDef> {
+    let schema = |schema: &Json| match Value::try_from(schema.clone()) {
+        Ok(Value::Map(map)) => Some(map),
+        Ok(_) | Err(_) => None,
+    };
+    let known = &tool.annotations;
+    let annotations = Annotations {
+        read_only: known.read_only,
+        destructive: known.destructive,
+        idempotent: known.idempotent,
+        confirm: known.confirm,
+    };
+    let definition = ToolDef {
+        name: tool.name.to_string(),
+        description: Some(tool.description.clone()).filter(|text| !text.is_empty()),
+        input_schema: schema(&tool.input_schema)?,
+        output_schema: tool.output_schema.as_ref().and_then(schema),
+        annotations: (annotations != Annotations::default()).then_some(annotations),
+        version: tool.version.clone(),
+        ttl_s: None,
+    };
+    // What we would refuse from a client is not sent to one.
+    ToolDef::from_map(definition.to_map()).ok()
+}
+
+/// What a client wants to see of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// False: only the end, with the output.
+    pub stream: bool,
+    /// Record types wanted besides those that are always sent; none for the default ones.
+    pub want: Option<Vec<String>>,
+}
+
+impl Options {
+    /// From an INVOKE.
+    pub fn of(invoke: &Invoke) -> Self {
+        Self { stream: invoke.stream, want: invoke.want.clone() }
+    }
+
+    /// What is remembered with the turn, so that it can be rendered again after a resume.
+    pub fn store(&self) -> Json {
+        if self.stream && self.want.is_none() {
+            return Json::Null;
+        }
+        json!({"stream": self.stream, "want": self.want})
+    }
+
+    /// What was remembered with the turn.
+    pub fn restore(stored: &Json) -> Self {
+        let want = stored
+            .get("want")
+            .and_then(Json::as_array)
+            .map(|names| names.iter().filter_map(Json::as_str).map(str::to_owned).collect::<Vec<_>>());
+        Self { stream: stored.get("stream").and_then(Json::as_bool).unwrap_or(true), want }
+    }
+
+    fn wants(&self, record: &str) -> bool {
+        self.stream
+            && match &self.want {
+                Some(want) => want.iter().any(|name| name == record),
+                None => DEFAULT_WANT.contains(&record),
+            }
+    }
+}
+
+/// What an event of a turn means for the request that stands for it.
+#[derive(Debug, PartialEq)]
+pub enum Rendered<'a> {
+    /// Nothing to show.
+    Nothing,
+    /// A piece of the answer.
+    Text(&'a str),
+    /// A piece of reasoning.
+    Reason(&'a str),
+    /// A record of the executor, with an index of its own.
+    Record(RecordBody),
+    /// A record that the server adds by itself; it has no index.
+    Aside(RecordBody),
+    /// A remark on id 0.
+    Notice(Notice),
+    /// A call is open under this name; show the record if there is one.
+    CallOpened(&'a CallId, String, Option<RecordBody>),
+    /// A piece of output of a call.
+    CallDelta(&'a CallId, &'a str),
+    /// A call is over.
+    CallOver(&'a CallId, &'a CallEnd),
+    /// Nothing of this turn is to be sent any more but its end.
+    Stopped,
+    /// The end.
+    End(&'a TurnEnd),
+}
+
+/// Whoever sees the records: their own calls are to be executed, those of others only watched.
+#[derive(Debug)]
+pub struct Viewer<'a> {
+    /// The attachment.
+    pub attachment: &'a AttachmentId,
+    /// The principal.
+    pub principal: &'a PrincipalId,
+    /// What it wants to see.
+    pub options: &'a Options,
+    /// Whether it can execute calls.
+    pub client_tools: bool,
+    /// Whether the execution has been seen to begin.
+    pub started: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What `event` means for a request that stands for its turn.
+pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
+    let wants = |record| viewer.options.wants(record);
+    let streamed = |body| if viewer.options.stream { Rendered::Aside(body) } else { Rendered::Nothing };
+    match event {
+        Event::TurnQueued { position, .. } => {
+            streamed(status(State::Queued, Some(u64::from(*position)), None))
+        }
+        Event::TurnStarted { .. } if viewer.started => streamed(status(State::Running, None, None)),
+        Event::TurnStarted { turn, .. } if viewer.options.stream => {
+            Rendered::Record(RecordBody::Start { run: turn.to_string(), model: None })
+        }
+        Event::TurnStarted { .. } => Rendered::Nothing,
+        Event::TurnReleased { .. } => streamed(status(State::Retrying, None, None)),
+        Event::TurnOutput { output, .. } => render_output(output, viewer),
+        Event::CallRequested { call, .. } => {
+            let own = viewer.client_tools && executes(&call.executor, viewer);
+            match &call.kind {
+                CallKind::Tool { name, args } if own => {
+                    let args = match Value::try_from(args.clone()) {
+                        Ok(Value::Map(map)) => map,
+                        Ok(_) | Err(_) => Map::new(),
+                    };
+                    let left = call.deadline.since(viewer.now).as_millis();
+                    let timeout_ms = u64::try_from(left).unwrap_or(u64::MAX);
+                    Rendered::CallOpened(
+                        &call.id,
+                        String::new(),
+                        Some(RecordBody::Call(Call {
+                            call_id: call.id.to_string(),
+                            name: name.to_string(),
+                            args,
+                            timeout_ms,
+                        })),
+                    )
+                }
+                CallKind::Tool { name, args } => {
+                    let record = wants("tool").then(|| {
+                        RecordBody::Tool(ToolActivity {
+                            call_id: call.id.to_string(),
+                            name: name.to_string(),
+                            phase: Phase::Start,
+                            args: Value::try_from(args.clone()).ok(),
+                            d: None,
+                            output: None,
+                        })
+                    });
+                    Rendered::CallOpened(&call.id, name.to_string(), record)
+                }
+                CallKind::Question { text, schema } => {
+                    let schema = schema.as_ref().and_then(|schema| match Value::try_from(schema.clone()) {
+                        Ok(Value::Map(map)) => Some(map),
+                        Ok(_) | Err(_) => None,
+                    });
+                    let ask = Ask { ask_id: call.id.to_string(), text: text.clone(), schema };
+                    Rendered::CallOpened(&call.id, String::new(), Some(RecordBody::Ask(ask)))
+                }
+            }
+        }
+        Event::CallProgress { call, delta, .. } if wants("tool") => Rendered::CallDelta(call, delta),
+        Event::CallProgress { .. } => Rendered::Nothing,
+        Event::CallEnded { call, end, .. } => Rendered::CallOver(call, end),
+        Event::TurnInterrupted { .. } => Rendered::Stopped,
+        Event::TurnEnded { end, .. } => Rendered::End(end),
+        Event::MessageAdded { message } => match &message.author {
+            Author::User(_) | Author::Agent(_) => Rendered::Nothing,
+        },
+        Event::SessionOpened { .. }
+        | Event::ParticipantJoined { .. }
+        | Event::ParticipantLeft { .. }
+        | Event::AttachmentOpened { .. }
+        | Event::AttachmentLinked { .. }
+        | Event::AttachmentDetached { .. }
+        | Event::AttachmentClosed { .. }
+        | Event::ToolsChanged { .. }
+        | Event::TurnAccepted { .. } => Rendered::Nothing,
+    }
+}
+
+fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
+    let wants = |record| viewer.options.wants(record);
+    match output {
+        // Without streaming the text is collected for the end.
+        Output::Text(text) if wants("text") || !viewer.options.stream => Rendered::Text(text),
+        Output::Reasoning(text) if wants("reason") => Rendered::Reason(text),
+        Output::Status(text) if viewer.options.stream => {
+            Rendered::Record(status(State::Running, None, Some(text.clone())))
+        }
+        Output::Usage(counts) if wants("usage") => Rendered::Record(RecordBody::Usage(usage(counts))),
+        Output::Checklist(checklist) if wants("data") => {
+            let value = serde_json::to_value(checklist).unwrap_or_default();
+            Rendered::Record(RecordBody::Data {
+                mime: Some("application/vnd.switchboard.checklist+json".into()),
+                value: Value::try_from(value).unwrap_or(Value::Null),
+            })
+        }
+        Output::Data { mime, value } if wants("data") => Rendered::Record(RecordBody::Data {
+            mime: mime.clone(),
+            value: Value::try_from(value.clone()).unwrap_or(Value::Null),
+        }),
+        Output::Notice { level, text } => Rendered::Notice(Notice {
+            level: match level {
+                NoticeLevel::Info => Level::Info,
+                NoticeLevel::Warn => Level::Warn,
+            },
+            text: text.clone(),
+            data: None,
+        }),
+        Output::Text(_)
+        | Output::Reasoning(_)
+        | Output::Status(_)
+        | Output::Usage(_)
+        | Output::Checklist(_)
+        | Output::Data { .. } => Rendered::Nothing,
+    }
+}
+
+/// The record for a piece of output of a call.
+pub fn call_delta(call: &CallId, name: &str, delta: &str) -> RecordBody {
+    RecordBody::Tool(ToolActivity {
+        call_id: call.to_string(),
+        name: name.to_owned(),
+        phase: Phase::Delta,
+        args: None,
+        d: Some(delta.to_owned()),
+        output: None,
+    })
+}
+
+/// The record for the end of a call that others execute; none if it was cancelled with its turn.
+pub fn call_over(call: &CallId, name: &str, end: &CallEnd) -> Option<RecordBody> {
+    let (phase, output) = match end {
+        CallEnd::Done { output } => (Phase::Done, Value::try_from(output.clone()).ok()),
+        CallEnd::Failed(error) => {
+            let error = Map::new().with("name", error.name.as_str()).with("msg", error.message.as_str());
+            (Phase::Error, Some(error.into()))
+        }
+        CallEnd::TimedOut => (Phase::Error, Some(Map::new().with("name", "timeout").into())),
+        CallEnd::Cancelled => return None,
+    };
+    Some(RecordBody::Tool(ToolActivity {
+        call_id: call.to_string(),
+        name: name.to_owned(),
+        phase,
+        args: None,
+        d: None,
+        output,
+    }))
+}
+
+fn executes(executor: &Executor, viewer: &Viewer<'_>) -> bool {
+    match executor {
+        Executor::Agent => false,
+        Executor::Attachment(attachment) => attachment == viewer.attachment,
+        Executor::Principal(principal) => principal == viewer.principal,
+        Executor::Anyone => true,
+    }
+}
+
+fn status(state: State, pos: Option<u64>, msg: Option<String>) -> RecordBody {
+    RecordBody::Status(Status { state, pos, msg })
+}
+
+fn usage(counts: &model::Usage) -> Usage {
+    Usage(counts.0.iter().map(|(name, count)| (name.clone(), *count)).collect())
+}
+
+/// How a request ends on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// With an `end` record, or its like.
+    End(End),
+    /// With an ERROR.
+    Error(Code, String),
+}
+
+/// How the end of a turn is told.
+pub fn ending(end: &TurnEnd) -> Ending {
+    let finish = match &end.outcome {
+        TurnOutcome::Done(model::Finish::Complete) => Finish::Complete,
+        TurnOutcome::Done(model::Finish::Length) => Finish::Length,
+        TurnOutcome::Done(model::Finish::Filtered) => Finish::Filtered,
+        TurnOutcome::Done(model::Finish::Empty) => Finish::Empty,
+        TurnOutcome::Interrupted { .. } => Finish::Interrupted,
+        TurnOutcome::Failed(failure) => {
+            return Ending::Error(failure_code(failure.kind), failure.message.clone());
+        }
+        TurnOutcome::Expired => {
+            return Ending::Error(Code::DeadlineExceeded, "the deadline of the request has passed".into());
+        }
+    };
+    let metrics = Metrics {
+        cpu_ms: end.metrics.cpu_ms,
+        wall_ms: end.metrics.wall_ms,
+        queue_ms: end.metrics.queue_ms,
+        first_ms: end.metrics.first_ms,
+    };
+    Ending::End(End {
+        finish,
+        output: end.output.clone().and_then(|output| Value::try_from(output).ok()),
+        usage: end.usage.as_ref().map(usage),
+        metrics: (metrics != Metrics::default()).then_some(metrics),
+        abandoned: matches!(end.outcome, TurnOutcome::Interrupted { abandoned: true }),
+    })
+}
+
+fn failure_code(kind: FailureKind) -> Code {
+    match kind {
+        FailureKind::Execution => Code::ExecutionFailed,
+        FailureKind::ToolNotFound => Code::ToolNotFound,
+        FailureKind::InvalidArgs => Code::InvalidArgs,
+        FailureKind::Tool => Code::ToolFailed,
+        FailureKind::ModelUnavailable => Code::ModelUnavailable,
+        FailureKind::CallTimeout => Code::CallTimeout,
+        FailureKind::WorkerLost => Code::WorkerLost,
+        FailureKind::Unreachable => Code::FunctionUnreachable,
+        FailureKind::Forbidden => Code::Forbidden,
+        FailureKind::SlowConsumer => Code::SlowConsumer,
+        FailureKind::Internal => Code::Internal,
+    }
+}
+
+/// The ERROR that answers a refused INVOKE, with a delay where one is known.
+pub fn reject_code(reject: &Reject) -> (Code, Option<u64>) {
+    let code = match reject {
+        Reject::Forbidden => Code::Forbidden,
+        Reject::UnknownTool(_) => Code::ToolNotFound,
+        Reject::InvalidArgs(_) => Code::InvalidArgs,
+        Reject::UnknownAgent(_) => Code::AgentNotFound,
+        Reject::KeyConflict => Code::IdempotencyConflict,
+        Reject::CallGone(_) | Reject::TurnOver(_) | Reject::UnknownTurn(_) => Code::CallGone,
+        Reject::Invalid(_) | Reject::UnknownMessage(_) => Code::InvalidInvoke,
+        Reject::Limit { .. } | Reject::Busy => Code::QueueFull,
+        Reject::RateLimited { retry_after } => {
+            return (
+                Code::RateLimited,
+                Some(u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).max(1)),
+            );
+        }
+        Reject::Draining => Code::RelayUnavailable,
+        Reject::NotFound
+        | Reject::Unavailable { .. }
+        | Reject::Fenced(_)
+        | Reject::DuplicateTurn(_)
+        | Reject::AttachmentGone => Code::Internal,
+        Reject::Unauthenticated => Code::AuthInvalid,
+    };
+    (code, None)
+}

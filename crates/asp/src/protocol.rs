@@ -1,0 +1,175 @@
+//! ASP as the server's registry knows it: its routes, its upgrade (§2) and its ways to say no.
+
+use switchboard_core::{
+    AgentId, Connection, Opening, OpeningRequest, Pii, Protocol, Refusal, RefusalReply, Route, Seed,
+    Transport, Upgrade,
+};
+
+use crate::conn::AspConnection;
+use crate::error::Code;
+use crate::limits::AspLimits;
+use crate::upgrade::{PATH, PATH_ALIAS, SUBPROTOCOL, bearer_token, is_bearer_entry};
+
+/// The Agent Socket Protocol.
+#[derive(Debug)]
+pub struct Asp {
+    limits: AspLimits,
+    routes: &'static [Route],
+}
+
+impl Asp {
+    /// With these limits, on the path of the draft.
+    pub fn new(limits: AspLimits) -> Self {
+        Self { limits, routes: &ROUTES[..1] }
+    }
+
+    /// Also on the path that the draft's diagrams show.
+    #[must_use]
+    pub fn with_alias(mut self) -> Self {
+        self.routes = ROUTES;
+        self
+    }
+}
+
+impl Protocol for Asp {
+    fn name(&self) -> &'static str {
+        "asp"
+    }
+
+    fn routes(&self) -> &'static [Route] {
+        self.routes
+    }
+
+    fn max_message(&self) -> usize {
+        self.limits.max_message as usize
+    }
+
+    fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
+        if !request.websocket {
+            return Err(Refusal::UpgradeRequired);
+        }
+        let parameters = parse_query(&request.query);
+        if parameters.iter().any(|(name, _)| TOKEN_NAMES.contains(&name.as_str())) {
+            return Err(Refusal::CredentialInvalid);
+        }
+        let entries: Vec<&str> = request.subprotocols.iter().map(|entry| entry.0.as_str()).collect();
+        if !entries.contains(&SUBPROTOCOL) {
+            return Err(Refusal::Malformed("the subprotocol asp-v1 is not offered"));
+        }
+        let agent = match parameters.iter().find(|(name, _)| name == "agent") {
+            Some((_, agent)) if is_agent_name(agent) => Some(AgentId::from(agent.as_str())),
+            Some(_) => return Err(Refusal::Malformed("agent is not a valid name")),
+            None => None,
+        };
+        Ok(Opening {
+            credential: credential(request, &entries)?,
+            subprotocol: Some(SUBPROTOCOL),
+            agent,
+            parameters,
+        })
+    }
+
+    fn accept(&self, upgrade: Upgrade, seed: Seed) -> Result<Box<dyn Connection>, Refusal> {
+        Ok(Box::new(AspConnection::new(self.limits.clone(), upgrade, seed)))
+    }
+
+    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
+        let (status, code, message, retry_ms) = match refusal {
+            Refusal::UpgradeRequired => (426, Code::ProtocolError, "this path speaks WebSocket only", None),
+            Refusal::Malformed(reason) => (400, Code::ProtocolError, *reason, None),
+            Refusal::CredentialMissing => (401, Code::AuthRequired, "a bearer token is needed", None),
+            Refusal::CredentialInvalid => (401, Code::AuthInvalid, "the credential is not valid", None),
+            Refusal::CredentialExpired => (401, Code::AuthExpired, "the credential has expired", None),
+            Refusal::Forbidden(reason) => (403, Code::Forbidden, *reason, None),
+            Refusal::UnknownAgent => (404, Code::AgentNotFound, "no such agent", None),
+            Refusal::TooMany { retry_ms } => {
+                (429, Code::RateLimited, "too many connections", Some(*retry_ms))
+            }
+            Refusal::Draining { retry_ms } => {
+                (503, Code::RelayUnavailable, "the server is leaving; come back later", Some(*retry_ms))
+            }
+        };
+        let mut error = serde_json::json!({
+            "code": code.number(), "name": code.name(), "msg": message, "retry": code.retry(),
+        });
+        let mut headers = Vec::new();
+        if let Some(retry_ms) = retry_ms {
+            error["retry_ms"] = retry_ms.into();
+            headers.push(("retry-after", retry_ms.div_ceil(1000).max(1).to_string()));
+        }
+        match status {
+            401 => headers.push(("www-authenticate", "Bearer".to_owned())),
+            426 => headers.push(("upgrade", "websocket".to_owned())),
+            _ => {}
+        }
+        RefusalReply { status, headers, body: serde_json::json!({ "error": error }).to_string() }
+    }
+}
+
+/// The one credential of a request: in the header, or in the list of sub-protocols. Both are fine
+/// if they say the same.
+fn credential(request: &OpeningRequest, entries: &[&str]) -> Result<Option<Pii<String>>, Refusal> {
+    let header = match &request.authorization {
+        None => None,
+        Some(Pii(value)) => match value.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim().to_owned()),
+            _ => return Err(Refusal::CredentialInvalid),
+        },
+    };
+    let mut claimed = entries.iter().copied().filter(|entry| is_bearer_entry(entry));
+    let entry = match (claimed.next(), claimed.next()) {
+        (None, _) => None,
+        (Some(entry), None) => Some(bearer_token(entry).ok_or(Refusal::CredentialInvalid)?),
+        (Some(_), Some(_)) => return Err(Refusal::CredentialInvalid),
+    };
+    match (header, entry) {
+        (Some(header), Some(entry)) if header != entry => Err(Refusal::CredentialInvalid),
+        (Some(token), _) | (None, Some(token)) => Ok(Some(Pii(token))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn is_agent_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+fn parse_query(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (percent_decode(name), percent_decode(value))
+        })
+        .collect()
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let decoded = match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+                match (digit(rest.next()), digit(rest.next())) {
+                    (Some(high), Some(low)) => u8::try_from(high * 16 + low).unwrap_or(b'?'),
+                    _ => b'?',
+                }
+            }
+            other => other,
+        };
+        bytes.push(decoded);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where people put tokens that do not belong in a URL.
+const TOKEN_NAMES: &[&str] =
+    &["token", "access_token", "auth", "authorization", "bearer", "api_key", "apikey", "key", "jwt"];
+
+static ROUTES: &[Route] = &[
+    Route { path: PATH, transport: Transport::WebSocket },
+    Route { path: PATH_ALIAS, transport: Transport::WebSocket },
+];

@@ -1,0 +1,76 @@
+//! API keys. They are long and random, so that one round of SHA-256 is enough to store them.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use switchboard_core::{Principal, Scopes};
+
+use super::{AuthSetupError, Credential, Identity};
+use crate::config::Config;
+
+/// What `auth.api_keys[].hash` holds for a key: its SHA-256 in hexadecimal.
+pub fn hash_key(key: &str) -> String {
+    digest(key).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The keys that are configured, as digests.
+pub(super) struct ApiKeys {
+    keys: Vec<(Hash, Identity)>,
+}
+
+impl ApiKeys {
+    pub(super) fn read(config: &Config) -> Result<Self, AuthSetupError> {
+        let mut keys = Vec::with_capacity(config.auth.api_keys.len());
+        for (index, key) in config.auth.api_keys.iter().enumerate() {
+            let at = |field: &str| format!("auth.api_keys[{index}].{field}");
+            let hash = match (&key.hash, &key.key_env) {
+                (Some(hash), None) => from_hex(hash)
+                    .ok_or_else(|| AuthSetupError::new(at("hash"), "expected 64 hexadecimal digits"))?,
+                (None, Some(name)) => config.secrets.find(name).map(digest).ok_or_else(|| {
+                    AuthSetupError::new(at("key_env"), format!("the environment variable {name} is not set"))
+                })?,
+                (Some(_), Some(_)) | (None, None) => {
+                    return Err(AuthSetupError::new(at("hash"), "expected exactly one of hash and key_env"));
+                }
+            };
+            let principal =
+                Principal { scopes: Scopes::parse(&key.scopes.join(" ")), ..Principal::new(&key.principal) };
+            keys.push((hash, Identity { principal, credential: Credential::ApiKey(key.id.clone()) }));
+        }
+        Ok(Self { keys })
+    }
+
+    /// Looks at every key, whichever fits, so that time tells nothing.
+    pub(super) fn find(&self, credential: &str) -> Option<Identity> {
+        let hash = digest(credential);
+        let mut found = None;
+        for (known, identity) in &self.keys {
+            if bool::from(known.ct_eq(&hash)) {
+                found = Some(identity);
+            }
+        }
+        found.cloned()
+    }
+}
+
+fn digest(key: &str) -> Hash {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+fn from_hex(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if text.len() != 2 * hash.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// SHA-256 of a key.
+type Hash = [u8; 32];

@@ -1,0 +1,200 @@
+//! Agents of the configuration, and the bounds of sessions and ASP: types of other crates,
+//! documented here. A test holds the tables against what those types read.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use switchboard_agents::{EchoConfig, OpenAiConfig, ScriptConfig};
+use switchboard_asp::AspLimits;
+use switchboard_core::SessionLimits;
+use toml::Value;
+
+use super::describe::{Describe, Key, Kind};
+
+/// One agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum AgentConfig {
+    /// Says what it hears.
+    Echo(EchoConfig),
+    /// Plays a story from a file.
+    Script(ScriptConfig),
+    /// Asks an endpoint that is compatible with OpenAI's chat completions.
+    OpenAi(OpenAiConfig),
+    /// The built-in demonstration, which needs no key and no network.
+    Demo(DemoConfig),
+    /// None: takes an agent away that would otherwise be there.
+    Off(OffConfig),
+}
+
+/// The demonstration has nothing to configure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemoConfig {}
+
+/// An agent that is not there has nothing to configure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OffConfig {}
+
+/// The agents that are there unless they are taken away.
+pub(super) fn built_in() -> BTreeMap<String, AgentConfig> {
+    BTreeMap::from([
+        ("demo".to_owned(), AgentConfig::Demo(DemoConfig {})),
+        ("echo".to_owned(), AgentConfig::Echo(EchoConfig::default())),
+    ])
+}
+
+impl Describe for AgentConfig {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, _default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, None, AGENT_KEYS, keys);
+    }
+}
+
+impl Describe for SessionLimits {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, default, SESSION_KEYS, keys);
+    }
+}
+
+impl Describe for AspLimits {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, default, ASP_KEYS, keys);
+    }
+}
+
+fn add(prefix: &str, defaults: Option<&Value>, table: &[(&str, Kind, &str)], keys: &mut Vec<Key>) {
+    for (field, kind, doc) in table {
+        keys.push(Key {
+            name: format!("{prefix}.{field}"),
+            kind: *kind,
+            default: defaults.and_then(|defaults| defaults.get(field)).cloned(),
+            doc: (*doc).into(),
+        });
+    }
+}
+
+const AGENT_KEYS: &[(&str, Kind, &str)] = &[
+    (
+        "kind",
+        Kind::Choice(&["echo", "script", "openai", "demo", "off"]),
+        "What the agent is. `off` takes a built-in one away.",
+    ),
+    (
+        "delay_ms",
+        Kind::Integer,
+        "echo: milliseconds between two deltas; 0 is as fast as the session takes them.",
+    ),
+    ("chunk", Kind::Other("words, whole or an integer"), "echo: how the text is cut into deltas."),
+    ("prefix", Kind::Text, "echo: said before the text."),
+    ("repeat", Kind::Integer, "echo: how often the text is said."),
+    ("tool", Kind::Boolean, "echo: whether the tool `echo` is offered."),
+    ("deltas", Kind::Integer, "echo: answers with so many deltas, whatever was said."),
+    ("delta_bytes", Kind::Integer, "echo: the size of each of them."),
+    ("path", Kind::Path, "script: the file with the story, TOML or JSON."),
+    ("builtin", Kind::Choice(&["demo", "conformance"]), "script: the story to play when there is no file."),
+    ("base_url", Kind::Text, "openai: where the API is; `/chat/completions` is added."),
+    ("model", Kind::Text, "openai: the model to ask."),
+    ("api_key_env", Kind::Text, "openai: the environment variable that holds the key."),
+    ("proxy", Kind::Text, "openai: an HTTP proxy."),
+    ("system", Kind::Text, "openai: what the model is told first."),
+    ("history", Kind::Integer, "openai: how many earlier messages the model is shown."),
+    ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
+    ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),
+    (
+        "include_usage",
+        Kind::Boolean,
+        "openai: whether to ask for token counts; a few endpoints refuse the question.",
+    ),
+    ("extra", Kind::Table, "openai: further fields of the request, as the endpoint knows them."),
+    ("tools", Kind::Boolean, "openai: whether the model may use the tools of the session."),
+    ("tool_rounds", Kind::Integer, "openai: how often the model may ask for tools within one turn."),
+    ("tool_timeout_ms", Kind::Integer, "openai: how long a tool may take, in milliseconds."),
+    ("connect_timeout_ms", Kind::Integer, "openai: how long a connection may take, in milliseconds."),
+    (
+        "first_token_timeout_ms",
+        Kind::Integer,
+        "openai: how long the model may take to begin its answer, in milliseconds.",
+    ),
+    (
+        "idle_timeout_ms",
+        Kind::Integer,
+        "openai: how long the model may fall silent within its answer, in milliseconds.",
+    ),
+    ("request_timeout_ms", Kind::Integer, "openai: how long one whole request may take, in milliseconds."),
+    ("attempts", Kind::Integer, "openai: how often a request that has brought nothing yet is sent."),
+    (
+        "backoff_ms",
+        Kind::Integer,
+        "openai: the first pause between two attempts, in milliseconds; it doubles each time.",
+    ),
+    (
+        "max_backoff_ms",
+        Kind::Integer,
+        "openai: the longest pause between two attempts, in milliseconds, also if the endpoint asks for more.",
+    ),
+];
+
+const SESSION_KEYS: &[(&str, Kind, &str)] = &[
+    ("running_turns", Kind::Integer, "Turns that may run at the same time."),
+    ("queued_turns", Kind::Integer, "Turns that may wait for their start."),
+    ("open_calls", Kind::Integer, "Calls and questions that one turn may have open."),
+    ("tools", Kind::Integer, "Tools that may be registered."),
+    ("participants", Kind::Integer, "Participants besides the owner."),
+    ("attachments", Kind::Integer, "Attachments that may be live or detached."),
+    ("answer_bytes", Kind::Integer, "Bytes of answer text that one turn may produce."),
+    ("requests", Kind::Integer, "Idempotency keys remembered."),
+    ("request_memory", Kind::Integer, "For how long an idempotency key is remembered, in milliseconds."),
+    ("ended_turns", Kind::Integer, "Ended turns remembered for resume and duplicate detection."),
+    (
+        "interrupt_grace",
+        Kind::Integer,
+        "How long an interrupted turn may take to stop before it is abandoned, in milliseconds.",
+    ),
+    ("offers", Kind::Integer, "How often a turn that lost its executor before any output is offered again."),
+];
+
+const ASP_KEYS: &[(&str, Kind, &str)] = &[
+    ("max_payload", Kind::Integer, "Largest assembled payload from a client that has said HELLO, in bytes."),
+    ("max_payload_bare", Kind::Integer, "Largest payload from a bare client, in bytes."),
+    ("hard_cap", Kind::Integer, "Largest declared payload that does not end the connection, in bytes."),
+    ("max_message", Kind::Integer, "Largest WebSocket message, in bytes."),
+    ("max_inflight", Kind::Integer, "Most requests in flight."),
+    ("max_inflight_bare", Kind::Integer, "Most requests in flight of a bare client."),
+    ("window", Kind::Integer, "Credit that each request starts with, in bytes."),
+    ("heartbeat_s", Kind::Integer, "Silence after which the server pings, in seconds."),
+    ("dead_s", Kind::Integer, "Silence after which the peer is dead, in seconds."),
+    (
+        "resume_s",
+        Kind::Integer,
+        "How long a dropped connection can be resumed, in seconds; 0 switches resume off.",
+    ),
+    ("lifetime_s", Kind::Integer, "Longest connection, in seconds; then the client is told to come back."),
+    (
+        "drain_s",
+        Kind::Integer,
+        "How long running requests may go on after the server has said that it leaves, in seconds.",
+    ),
+    ("merge_above", Kind::Integer, "Output that may wait before deltas are merged, in bytes."),
+    ("max_waiting", Kind::Integer, "Output that may wait before the largest request is ended, in bytes."),
+    ("max_sessions", Kind::Integer, "Sessions that one connection may follow."),
+    ("frames_per_s", Kind::Integer, "Frames per second."),
+    ("frames_burst", Kind::Integer, "Frames in one burst."),
+    ("bytes_per_s", Kind::Integer, "Inbound bytes per second."),
+    ("bytes_burst", Kind::Integer, "Inbound bytes in one burst."),
+    ("invokes_per_s", Kind::Integer, "INVOKEs per second."),
+    ("invokes_burst", Kind::Integer, "INVOKEs in one burst."),
+    ("interrupts_per_s", Kind::Integer, "INTERRUPTs per second, credit not counted."),
+    ("interrupts_burst", Kind::Integer, "INTERRUPTs in one burst."),
+    ("hellos_per_s", Kind::Integer, "HELLOs per second after the first."),
+    ("hellos_burst", Kind::Integer, "HELLOs in one burst."),
+    ("errors_per_min", Kind::Integer, "Protocol errors per minute that a client may cause."),
+    ("errors_burst", Kind::Integer, "Protocol errors in one burst."),
+    ("accept_version_zero", Kind::Boolean, "Whether frames with version 0 are taken for version 1."),
+];

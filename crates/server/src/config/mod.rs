@@ -1,0 +1,23 @@
+//! The configuration: one typed [`Config`] whose defaults run a durable single node without a
+//! file. Defaults, then a TOML file, then the environment, then flags.
+//!
+//! The environment enters as a parameter; nothing here reads it.
+
+mod agents;
+mod check;
+mod describe;
+mod load;
+mod reference;
+mod secrets;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+pub use agents::{AgentConfig, DemoConfig, OffConfig};
+pub use describe::{Describe, Key, Kind};
+pub use load::{ConfigError, Problem, Source};
+pub use secrets::Secrets;
+pub use sections::{
+    Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer, LimitsConfig, LogFormat,
+    StoreConfig, StoreKind, Synchronous, TelemetryConfig, TlsConfig,
+};

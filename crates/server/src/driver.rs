@@ -1,0 +1,425 @@
+//! The only asynchronous code per connection, one for all protocols.
+//!
+//! Wait for a frame, something in the port, a wake time or room on the transport; feed exactly one
+//! input; drain; and when nothing more is ready, write everything drained with one flush.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message};
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use switchboard_core::{
+    Close, CloseReason, Committed, Connection, Frame, Input, Output, Reject, Reply, RequestId, SessionId,
+    Timestamp,
+};
+use switchboard_store::Batch;
+use tokio::time::{Instant, Sleep};
+
+use crate::auth::Authenticator;
+use crate::clock::Clock;
+use crate::feed::{Feed, Next};
+use crate::gateway::{Caller, Gateway};
+use crate::outbox::Outbox;
+use crate::port::Delivery;
+
+/// Drives one connection from its first frame to its last.
+pub(crate) struct Driver {
+    connection: Box<dyn Connection>,
+    caller: Caller,
+    gateway: Arc<Gateway>,
+    authenticator: Arc<Authenticator>,
+    clock: Clock,
+    followed: Vec<Followed>,
+    outbox: Outbox,
+    /// Requests that wait for their answer; too many stop the reading.
+    outstanding: usize,
+    wake: Option<Timestamp>,
+    timer: Pin<Box<Sleep>>,
+    /// The principal has used up its share: nothing is read before this.
+    read_after: Option<Timestamp>,
+    reported_backlog: usize,
+    /// A peer with more than this in front of it is sent away.
+    max_backlog: usize,
+    closing: Option<Close>,
+}
+
+/// A session that the connection follows, at its own pace.
+struct Followed {
+    session: SessionId,
+    feed: Arc<Feed>,
+    position: u64,
+}
+
+/// What the driver waited for.
+enum Step {
+    Received(Option<Result<Message, axum::Error>>),
+    Woken,
+    Timer,
+    Pressure,
+    Lost,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        connection: Box<dyn Connection>,
+        caller: Caller,
+        gateway: Arc<Gateway>,
+        authenticator: Arc<Authenticator>,
+        max_backlog: usize,
+    ) -> Self {
+        let clock = gateway.sessions.environment.clock;
+        Self {
+            connection,
+            caller,
+            gateway,
+            authenticator,
+            clock,
+            followed: Vec::new(),
+            outbox: Outbox::default(),
+            outstanding: 0,
+            wake: None,
+            timer: Box::pin(tokio::time::sleep(FAR)),
+            read_after: None,
+            reported_backlog: 0,
+            max_backlog,
+            closing: None,
+        }
+    }
+
+    /// Serves the connection until it is over.
+    pub(crate) async fn drive<S>(mut self, mut socket: S)
+    where
+        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
+    {
+        self.drain();
+        let mut unflushed = 0;
+        while self.closing.is_none() {
+            self.absorb().await;
+            if self.closing.is_some() {
+                break;
+            }
+            // A peer that never pauses must not keep what is for it from being sent.
+            let write_first = unflushed >= FLUSH_EVERY || self.outbox.bytes() >= FLUSH_BYTES;
+            match self.step(&mut socket, write_first).await {
+                Step::Received(Some(Ok(message))) => {
+                    unflushed += 1;
+                    self.receive(message);
+                }
+                Step::Received(Some(Err(error))) => self.lost(reason_of(&error)),
+                Step::Received(None) | Step::Lost => self.lost(CloseReason::TransportLost),
+                Step::Woken => unflushed += 1,
+                Step::Timer => self.timeout(),
+                Step::Pressure => {
+                    unflushed = 0;
+                    self.reported_backlog = self.outbox.bytes();
+                    self.input(Input::Backlog(self.reported_backlog));
+                }
+            }
+            if self.outbox.is_empty() {
+                unflushed = 0;
+            }
+            if self.outbox.bytes() > self.max_backlog {
+                self.input(Input::Closed(CloseReason::TooSlow));
+            }
+        }
+        for followed in &self.followed {
+            followed.feed.unfollow(&self.caller.port);
+        }
+        if let Some(close) = self.closing {
+            self.close(&mut socket, close).await;
+        }
+    }
+
+    async fn step<S>(&mut self, socket: &mut S, write_first: bool) -> Step
+    where
+        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
+    {
+        let now = self.clock.now();
+        if self.read_after.is_some_and(|at| at <= now) {
+            self.read_after = None;
+        }
+        let reading = self.outstanding < MAX_OUTSTANDING && self.read_after.is_none();
+        if let Some(at) = [self.wake, self.read_after].into_iter().flatten().min() {
+            let at = self.clock.instant(at);
+            // The timer may fire early, which is harmless, but never late.
+            if at < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(at);
+            }
+        }
+        let mut woken = std::pin::pin!(self.caller.port.woken());
+        let (outbox, timer, reported) = (&mut self.outbox, &mut self.timer, self.reported_backlog);
+        std::future::poll_fn(|cx| {
+            if write_first && let Some(step) = poll_write(outbox, socket, reported, cx) {
+                return Poll::Ready(step);
+            }
+            if woken.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Step::Woken);
+            }
+            if reading && let Poll::Ready(received) = socket.poll_next_unpin(cx) {
+                return Poll::Ready(Step::Received(received));
+            }
+            if timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Step::Timer);
+            }
+            match poll_write(outbox, socket, reported, cx) {
+                Some(step) => Poll::Ready(step),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Takes in everything that has arrived at the port and in the followed sessions.
+    async fn absorb(&mut self) {
+        let mut budget = EVENT_BUDGET;
+        loop {
+            // Heads first, answers second, events third: an answer comes before its events.
+            let heads: Vec<u64> = self.followed.iter().map(|followed| followed.feed.head()).collect();
+            let deliveries = self.caller.port.take();
+            let mut progress = !deliveries.is_empty();
+            for delivery in deliveries {
+                self.deliver(delivery);
+            }
+            for (index, head) in heads.into_iter().enumerate() {
+                progress |= self.follow(index, head, &mut budget).await;
+            }
+            self.followed.retain(|followed| followed.position != GONE);
+            if !progress || self.closing.is_some() {
+                return;
+            }
+            if budget == 0 {
+                // Come back after the transport has had its turn.
+                self.caller.port.wake();
+                return;
+            }
+        }
+    }
+
+    /// Feeds events of one session up to `head`; answers whether there were any.
+    async fn follow(&mut self, index: usize, head: u64, budget: &mut usize) -> bool {
+        let mut fed = false;
+        while *budget > 0 && self.closing.is_none() && self.connection.wants_events() {
+            let Some(Followed { session, feed, position }) = self.followed.get(index) else { break };
+            if *position == GONE || *position >= head {
+                break;
+            }
+            let (session, position) = (session.clone(), *position);
+            let batches = match feed.next(position) {
+                Next::UpToDate => break,
+                Next::Batch(batch) => vec![batch],
+                Next::Behind => {
+                    let log = self.gateway.sessions.environment.log.clone();
+                    match log.read(&session, position, *budget).await {
+                        Ok(batches) if !batches.is_empty() => batches,
+                        Ok(_) => break,
+                        Err(error) => {
+                            tracing::error!(%error, "the log could not be read");
+                            self.input(Input::Closed(CloseReason::Internal));
+                            break;
+                        }
+                    }
+                }
+            };
+            fed = true;
+            for batch in &batches {
+                self.feed_batch(index, &session, batch, budget);
+            }
+        }
+        fed
+    }
+
+    fn feed_batch(&mut self, index: usize, session: &SessionId, batch: &Arc<Batch>, budget: &mut usize) {
+        for committed in &batch.events {
+            let Some(followed) = self.followed.get_mut(index) else { return };
+            if followed.position == GONE || self.closing.is_some() || !self.connection.wants_events() {
+                return;
+            }
+            let Committed { position, .. } = committed;
+            if position.seq <= followed.position {
+                continue;
+            }
+            followed.position = position.seq;
+            *budget = budget.saturating_sub(1);
+            self.input(Input::Committed(session, committed));
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Done(request, reply) => {
+                self.outstanding = self.outstanding.saturating_sub(1);
+                if let Reply::Authenticated(principal) = &reply {
+                    self.caller.principal = principal.clone();
+                }
+                self.input(Input::Done(request, reply));
+            }
+            Delivery::Rejected(request, reject) => {
+                self.outstanding = self.outstanding.saturating_sub(1);
+                self.input(Input::Rejected(request, reject));
+            }
+            Delivery::Attached(request, attached) => {
+                self.outstanding = self.outstanding.saturating_sub(1);
+                self.followed.retain(|followed| followed.session != attached.session);
+                self.followed.push(Followed {
+                    session: attached.session,
+                    feed: attached.feed,
+                    position: attached.position.seq,
+                });
+                self.input(Input::Done(request, Reply::Attached(Box::new(attached.view))));
+            }
+            Delivery::Drain { retry_ms } => self.input(Input::Drain { retry_ms }),
+            Delivery::Close(reason) => self.input(Input::Closed(reason)),
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        let frame = match message {
+            Message::Text(text) => Frame::Text(text.as_str().to_owned()),
+            Message::Binary(bytes) => Frame::Binary(bytes),
+            Message::Ping(bytes) => Frame::Ping(bytes),
+            Message::Pong(bytes) => Frame::Pong(bytes),
+            Message::Close(close) => {
+                let code = close.map(|close| close.code);
+                return self.input(Input::Closed(CloseReason::PeerClosed(code)));
+            }
+        };
+        let bytes = match &frame {
+            Frame::Text(text) => text.len(),
+            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+        };
+        let now = self.clock.now();
+        let bucket = &self.caller.bucket;
+        let delays = [bucket.take_frames(1, now), bucket.take_bytes(bytes as u64, now)];
+        if let Some(delay) = delays.into_iter().filter_map(Result::err).max() {
+            self.read_after = Some(now.after(delay));
+        }
+        self.input(Input::Frame(frame));
+    }
+
+    fn timeout(&mut self) {
+        let now = self.clock.now();
+        if self.wake.is_some_and(|at| at <= now) {
+            self.input(Input::Timeout);
+        }
+        if self.timer.is_elapsed() {
+            self.timer.as_mut().reset(Instant::now() + FAR);
+        }
+    }
+
+    fn lost(&mut self, reason: CloseReason) {
+        self.input(Input::Closed(reason));
+        // Nobody is left to hear anything.
+        if reason == CloseReason::TransportLost {
+            self.closing = Some(Close { code: NO_CODE, reason: "" });
+        }
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let result = self.connection.handle_input(input, self.clock.now());
+        self.drain();
+        if let Err(violation) = result {
+            self.closing.get_or_insert(violation.0);
+        }
+    }
+
+    fn drain(&mut self) {
+        loop {
+            match self.connection.poll_output() {
+                Output::Send(frame) => self.outbox.push(frame),
+                Output::Submit(request, session, op) => {
+                    self.outstanding += 1;
+                    self.gateway.submit(&self.caller, request, session, op);
+                }
+                Output::Attach(request, session, from) => {
+                    self.outstanding += 1;
+                    self.gateway.attach(&self.caller, request, &session, from);
+                }
+                Output::Detach(session) => {
+                    for followed in self.followed.iter_mut().filter(|followed| followed.session == session) {
+                        followed.feed.unfollow(&self.caller.port);
+                        followed.position = GONE;
+                    }
+                }
+                Output::Authenticate(request, credential) => self.authenticate(request, &credential.0),
+                Output::Close(close) => {
+                    self.closing.get_or_insert(close);
+                }
+                Output::Idle { wake } => {
+                    self.wake = wake;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn authenticate(&mut self, request: RequestId, credential: &str) {
+        self.outstanding += 1;
+        let answer = match self.authenticator.authenticate(Some(credential), self.clock.now()) {
+            Ok(principal) if principal.id == self.caller.principal.id => Ok(Reply::Authenticated(principal)),
+            Ok(_) | Err(_) => Err(Reject::Unauthenticated),
+        };
+        self.caller.port.answer(request, answer);
+    }
+
+    /// Sends what is left and the close frame, then gives the peer a moment to answer it: closing a
+    /// socket with unread data would throw away what the peer has not read yet.
+    async fn close<S>(&mut self, socket: &mut S, close: Close)
+    where
+        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
+    {
+        if close.code == NO_CODE {
+            return;
+        }
+        let farewell = async {
+            std::future::poll_fn(|cx| self.outbox.poll_flush(socket, cx)).await?;
+            let frame = CloseFrame { code: close.code, reason: close.reason.into() };
+            socket.send(Message::Close(Some(frame))).await
+        };
+        if let Ok(Ok(())) = tokio::time::timeout(FAREWELL, farewell).await {
+            let hang_up = async { while let Some(Ok(_)) = socket.next().await {} };
+            let _ = tokio::time::timeout(HANG_UP, hang_up).await;
+        }
+    }
+}
+
+/// Writes as much as the transport takes; a step when the connection should know about it.
+fn poll_write<S>(outbox: &mut Outbox, socket: &mut S, reported: usize, cx: &mut Context<'_>) -> Option<Step>
+where
+    S: Sink<Message, Error = axum::Error> + Unpin,
+{
+    let before = outbox.bytes();
+    if let Poll::Ready(Err(_)) = outbox.poll_flush(socket, cx) {
+        return Some(Step::Lost);
+    }
+    let backlog = outbox.bytes();
+    let grown = backlog >= HIGH_WATER && backlog >= reported + HIGH_WATER;
+    // Also when a lot was taken at once: the connection may be waiting to release more.
+    let fallen = (reported > 0 || before >= HIGH_WATER) && backlog <= LOW_WATER;
+    (grown || fallen).then_some(Step::Pressure)
+}
+
+fn reason_of(error: &axum::Error) -> CloseReason {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        // The WebSocket library reports an oversized message as a capacity error.
+        if cause.to_string().contains("too long") || cause.to_string().contains("too big") {
+            return CloseReason::TooBig;
+        }
+        source = cause.source();
+    }
+    CloseReason::TransportLost
+}
+
+const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
+const GONE: u64 = u64::MAX;
+const NO_CODE: u16 = 0;
+const EVENT_BUDGET: usize = 512;
+const MAX_OUTSTANDING: usize = 128;
+const FLUSH_EVERY: usize = 64;
+const FLUSH_BYTES: usize = 64 << 10;
+const HIGH_WATER: usize = 64 << 10;
+const LOW_WATER: usize = 16 << 10;
+const FAREWELL: Duration = Duration::from_secs(5);
+const HANG_UP: Duration = Duration::from_secs(1);

@@ -1,0 +1,143 @@
+//! The way from a connection to the sessions: what its principal may ask is asked on its behalf.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_core::{
+    Actor, Op, Position, Principal, PrincipalId, Reject, RequestId, RequestRow, Scope, SessionId, Timestamp,
+};
+
+use crate::limits::PrincipalBucket;
+use crate::port::Port;
+use crate::sessions::{Letter, Mail, ReplyTo, Sessions};
+
+/// Whoever asks through one connection.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) principal: Principal,
+    /// What all connections of the principal may use together.
+    pub(crate) bucket: Arc<PrincipalBucket>,
+    pub(crate) port: Arc<Port>,
+}
+
+/// Shared by every connection.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) sessions: Arc<Sessions>,
+    keys: Mutex<KeyIndex>,
+    draining: std::sync::atomic::AtomicBool,
+}
+
+impl Gateway {
+    pub(crate) fn new(sessions: Arc<Sessions>) -> Self {
+        Self { sessions, keys: Mutex::default(), draining: false.into() }
+    }
+
+    /// Takes in idempotency keys that were used before this process started, oldest first.
+    pub(crate) fn remember(&self, rows: impl IntoIterator<Item = RequestRow>) {
+        let mut keys = self.keys.lock();
+        for row in rows {
+            keys.insert((row.principal, row.key), row.session, row.at);
+        }
+    }
+
+    /// From now on no turn is started.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Submits what a connection asks; the answer arrives at its port.
+    pub(crate) fn submit(&self, caller: &Caller, request: RequestId, session: SessionId, op: Op) {
+        let Caller { principal, port, .. } = caller;
+        let session = match self.admit(caller, session, &op) {
+            Ok(session) => session,
+            Err(reject) => return port.answer(request, Err(reject)),
+        };
+        let mail = Mail {
+            actor: Actor::client(principal.id.clone()),
+            op,
+            reply: ReplyTo::Connection(port.clone(), request),
+        };
+        if self.sessions.send(&session, Letter::Op(Box::new(mail))).is_err() {
+            port.answer(request, Err(Reject::Busy));
+        }
+    }
+
+    /// Follows a session on behalf of a connection.
+    pub(crate) fn attach(
+        &self,
+        caller: &Caller,
+        request: RequestId,
+        session: &SessionId,
+        from: Option<Position>,
+    ) {
+        self.sessions.attach(session, &caller.principal, from, request, &caller.port);
+    }
+
+    /// Whether the credential reaches this op, and in which session it belongs: a repeated
+    /// idempotency key leads to the session in which it was first used.
+    fn admit(&self, caller: &Caller, session: SessionId, op: &Op) -> Result<SessionId, Reject> {
+        let principal = &caller.principal;
+        let host = &self.sessions.environment.host;
+        match op {
+            Op::Open { agent, .. } if !host.knows(agent) || !principal.scopes.allows_agent(agent) => {
+                Err(Reject::UnknownAgent(agent.clone()))
+            }
+            Op::ChangeTools(_) if !principal.scopes.allows(Scope::Tools) => Err(Reject::Forbidden),
+            Op::StartTurn(turn) => {
+                if !principal.scopes.allows(Scope::Invoke) {
+                    return Err(Reject::Forbidden);
+                }
+                if let Some(agent) = &turn.agent
+                    && (!host.knows(agent) || !principal.scopes.allows_agent(agent))
+                {
+                    return Err(Reject::UnknownAgent(agent.clone()));
+                }
+                if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
+                    return Err(Reject::Draining);
+                }
+                let now = self.sessions.environment.clock.now();
+                caller.bucket.take_turn(now).map_err(|retry_after| Reject::RateLimited { retry_after })?;
+                let Some(key) = &turn.key else { return Ok(session) };
+                Ok(self.keys.lock().reserve((principal.id.clone(), key.key.clone()), session, now))
+            }
+            _ => Ok(session),
+        }
+    }
+}
+
+/// Where each idempotency key was first used. Bounded, and forgets after a while.
+#[derive(Debug, Default)]
+struct KeyIndex {
+    sessions: HashMap<(PrincipalId, String), SessionId>,
+    order: VecDeque<(Timestamp, (PrincipalId, String))>,
+}
+
+impl KeyIndex {
+    fn reserve(&mut self, key: (PrincipalId, String), session: SessionId, now: Timestamp) -> SessionId {
+        while let Some((at, _)) = self.order.front()
+            && (now.since(*at) >= KEY_MEMORY || self.order.len() >= MAX_KEYS)
+        {
+            if let Some((_, key)) = self.order.pop_front() {
+                self.sessions.remove(&key);
+            }
+        }
+        if let Some(known) = self.sessions.get(&key) {
+            return known.clone();
+        }
+        self.insert(key, session.clone(), now);
+        session
+    }
+
+    fn insert(&mut self, key: (PrincipalId, String), session: SessionId, at: Timestamp) {
+        if self.sessions.insert(key.clone(), session).is_none() {
+            self.order.push_back((at, key));
+        }
+    }
+}
+
+/// A little longer than sessions remember keys, so that they decide.
+const KEY_MEMORY: Duration = Duration::from_secs(16 * 60);
+const MAX_KEYS: usize = 100_000;

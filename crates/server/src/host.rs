@@ -1,0 +1,267 @@
+//! The in-process host of agents: claims a turn, runs its agent, and sees to it that the turn ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort};
+use switchboard_core::model::{CallEnd, FailureKind, Tool, TurnEnd, TurnOutcome};
+use switchboard_core::{
+    Actor, AgentId, CallId, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp, TurnState,
+    WorkerId,
+};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::sessions::{CallBoard, Environment, Executing, Letter, Mail, ReplyTo};
+
+/// The agents of this server.
+pub(crate) struct Host {
+    agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+    default: AgentId,
+    /// Tells the workers of this process from those of any other, past or present.
+    node: String,
+    started: AtomicU64,
+    /// How many turns may be worked on at the same time.
+    room: Arc<Semaphore>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+        default: AgentId,
+        node: String,
+        running: usize,
+    ) -> Self {
+        let room = Arc::new(Semaphore::new(running.min(Semaphore::MAX_PERMITS)));
+        Self { agents, default, node, started: AtomicU64::new(0), room }
+    }
+
+    pub(crate) fn agents(&self) -> Vec<AgentId> {
+        self.agents.keys().cloned().collect()
+    }
+
+    pub(crate) fn default_agent(&self) -> &AgentId {
+        &self.default
+    }
+
+    pub(crate) fn knows(&self, agent: &AgentId) -> bool {
+        self.agents.contains_key(agent)
+    }
+
+    pub(crate) fn tools(&self, agent: &AgentId) -> Vec<Tool> {
+        self.agents.get(agent).map(|agent| agent.tools()).unwrap_or_default()
+    }
+
+    pub(crate) fn recovery(&self, agent: &AgentId) -> Recovery {
+        self.agents.get(agent).map_or(Recovery::Fail, |agent| agent.recovery())
+    }
+
+    /// Starts work on a turn that waits for an executor.
+    pub(crate) fn start(
+        &self,
+        session: &Session,
+        turn: &TurnState,
+        mailbox: mpsc::Sender<Letter>,
+        environment: &Environment,
+    ) -> Executing {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let worker = WorkerId::new(format!("{}.{number}", self.node));
+        let (stop, stopped) = watch::channel(false);
+        let board = Arc::new(CallBoard::default());
+        let port = SessionPort {
+            mailbox,
+            actor: Actor::worker(worker),
+            environment: environment.clone(),
+            board: board.clone(),
+            brief: Brief {
+                session: session.id().clone(),
+                turn: turn.turn.clone(),
+                agent: turn.agent.clone(),
+                principal: turn.origin.principal.clone(),
+                attachment: turn.origin.attachment.clone(),
+                request: turn.request.clone(),
+                meta: turn.meta.clone(),
+                deadline: turn.deadline,
+                fence: 0,
+            },
+        };
+        let agent = self.agents.get(&turn.agent).cloned();
+        let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
+        let room = self.room.clone();
+        tokio::spawn(async move {
+            // Never closed, so there is always room in the end.
+            let _place = room.acquire_owned().await;
+            execute(port, agent, stopped, began).await;
+        });
+        Executing { stop, board }
+    }
+}
+
+/// One execution of a turn, from its claim to its end.
+async fn execute(
+    mut port: SessionPort,
+    agent: Option<Arc<dyn Agent>>,
+    stopped: watch::Receiver<bool>,
+    began: Option<u64>,
+) {
+    let turn = port.brief.turn.clone();
+    let Ok(Reply::Claimed { fence }) = port.ask(Op::Claim { turn: turn.clone() }).await else { return };
+    port.brief.fence = fence;
+    let board = port.board.clone();
+    let port = Arc::new(port);
+    let end = match agent {
+        None => {
+            let what = format!("no such agent: {}", port.brief.agent);
+            TurnEnd::failed(FailureKind::Execution, what)
+        }
+        Some(agent) => {
+            let journal = match began {
+                Some(accepted) => port.journal(accepted).await,
+                None => Vec::new(),
+            };
+            let end = run_agent(&*agent, &port, stopped, journal).await;
+            board.verdict().unwrap_or(end)
+        }
+    };
+    // A refusal means that the turn is over already, or that the process is going down.
+    let _ = port.ask(Op::Finish { turn, fence, end }).await;
+}
+
+async fn run_agent(
+    agent: &dyn Agent,
+    port: &Arc<SessionPort>,
+    mut stopped: watch::Receiver<bool>,
+    journal: Vec<Event>,
+) -> TurnEnd {
+    let mut turn = Turn::new(port.brief.clone(), port.clone(), stopped.clone(), journal);
+    let run = AssertUnwindSafe(agent.run(&mut turn)).catch_unwind();
+    let interrupted = || TurnEnd::new(TurnOutcome::Interrupted { abandoned: false });
+    tokio::select! {
+        biased;
+        // Dropping the agent's future is what stops it.
+        _ = stopped.wait_for(|stop| *stop) => interrupted(),
+        result = run => match result {
+            Ok(Ok(end)) => end,
+            Ok(Err(AgentError::Over)) => interrupted(),
+            Ok(Err(AgentError::Failed(failure))) => TurnEnd::new(TurnOutcome::Failed(failure)),
+            Err(_panic) => {
+                tracing::error!(agent = %port.brief.agent, "an agent panicked");
+                TurnEnd::failed(FailureKind::Execution, "the agent crashed")
+            }
+        },
+    }
+}
+
+/// A turn's way into its session.
+struct SessionPort {
+    mailbox: mpsc::Sender<Letter>,
+    actor: Actor,
+    environment: Environment,
+    board: Arc<CallBoard>,
+    brief: Brief,
+}
+
+impl SessionPort {
+    async fn ask(&self, op: Op) -> Result<Reply, Reject> {
+        let (reply, answer) = oneshot::channel();
+        self.send(op, ReplyTo::Waiter(reply)).await?;
+        answer.await.unwrap_or(Err(Reject::Busy))
+    }
+
+    async fn send(&self, op: Op, reply: ReplyTo) -> Result<(), Reject> {
+        let mail = Mail { actor: self.actor.clone(), op, reply };
+        self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
+    }
+
+    /// What earlier runs of this turn have committed, in order.
+    async fn journal(&self, accepted: u64) -> Vec<Event> {
+        let mut journal = Vec::new();
+        let mut position = accepted;
+        loop {
+            let read = self.environment.log.read(&self.brief.session, position, JOURNAL_READ).await;
+            let batches = match read {
+                Ok(batches) if !batches.is_empty() => batches,
+                Ok(_) => return journal,
+                Err(error) => {
+                    tracing::warn!(%error, "a journal could not be read; trying again");
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    continue;
+                }
+            };
+            for committed in batches.iter().flat_map(|batch| &batch.events) {
+                if committed.position.seq <= position {
+                    continue;
+                }
+                position = committed.position.seq;
+                let own = committed.event.turn() == Some(&self.brief.turn);
+                let produced = matches!(
+                    committed.event,
+                    Event::TurnOutput { .. }
+                        | Event::CallRequested { .. }
+                        | Event::CallProgress { .. }
+                        | Event::CallEnded { .. }
+                        | Event::ToolsChanged { .. }
+                );
+                if own && produced {
+                    journal.push(committed.event.clone());
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl TurnPort for SessionPort {
+    async fn submit(&self, op: Op) -> Result<(), Reject> {
+        self.ask(op).await.map(|_| ())
+    }
+
+    async fn post(&self, op: Op) -> Result<(), Reject> {
+        self.send(op, ReplyTo::Nobody).await
+    }
+
+    async fn call_end(&self, call: &CallId) -> CallEnd {
+        self.board.end_of(call).await
+    }
+
+    async fn history(&self, limit: usize) -> Vec<MessageRow> {
+        let tip = MessageId::input_of(&self.brief.turn);
+        let log = &self.environment.log;
+        match log.history(&self.brief.session, &tip, limit.saturating_add(1)).await {
+            Ok(mut rows) => {
+                rows.retain(|row| row.message != tip);
+                rows.truncate(limit);
+                rows.reverse();
+                rows
+            }
+            Err(error) => {
+                tracing::warn!(%error, "history could not be read");
+                Vec::new()
+            }
+        }
+    }
+
+    async fn tools(&self) -> Vec<Tool> {
+        let (reply, answer) = oneshot::channel();
+        match self.mailbox.send(Letter::Tools(reply)).await {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.environment.clock.now()
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("agents", &self.agents.keys()).finish_non_exhaustive()
+    }
+}
+
+const JOURNAL_READ: usize = 1024;

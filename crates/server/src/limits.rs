@@ -1,0 +1,520 @@
+//! How many connections there may be, and how fast things may come.
+//!
+//! Time enters as `now`. Everything that is remembered about an address or a principal is
+//! forgotten once it no longer matters, so memory stays within what is connected plus what came
+//! in the last seconds.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_core::{PrincipalId, Timestamp};
+
+use crate::config::LimitsConfig;
+
+/// Counts connections: all of them, per address and per principal.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimits {
+    shared: Arc<Shared>,
+}
+
+impl ConnectionLimits {
+    /// The bounds of a configuration.
+    pub fn new(limits: &LimitsConfig) -> Self {
+        Self { shared: Arc::new(Shared { limits: limits.clone(), counts: Mutex::default() }) }
+    }
+
+    /// Counts a new connection from `address`; it is counted until the guard is dropped. To be
+    /// asked before anything is read from the peer but its request.
+    ///
+    /// # Errors
+    /// There are too many, or they come too fast.
+    pub fn open(&self, address: IpAddr, now: Timestamp) -> Result<ConnectionGuard, TooMany> {
+        let limits = &self.shared.limits;
+        let network = network(address);
+        let mut counts = self.shared.counts.lock();
+        let all = counts.all;
+        let rate = Rate {
+            per_s: limits.new_connections_per_address_per_s,
+            burst: limits.new_connections_per_address_burst,
+        };
+        let entry = counts
+            .addresses
+            .entry(network, now, || AddressCount { connections: 0, bucket: TokenBucket::new(rate, now) });
+        entry.bucket.take(1, now).map_err(|retry_after| TooMany { what: Limit::Rate, retry_after })?;
+        if entry.connections >= limits.connections_per_address {
+            return Err(TooMany { what: Limit::Address, retry_after: RETRY });
+        }
+        if all >= limits.connections {
+            return Err(TooMany { what: Limit::All, retry_after: RETRY });
+        }
+        entry.connections += 1;
+        counts.all += 1;
+        drop(counts);
+        Ok(ConnectionGuard { shared: Arc::clone(&self.shared), network, principal: None })
+    }
+
+    /// Connections at this moment.
+    pub fn count(&self) -> usize {
+        self.shared.counts.lock().all
+    }
+}
+
+/// One counted connection.
+#[derive(Debug)]
+pub struct ConnectionGuard {
+    shared: Arc<Shared>,
+    network: IpAddr,
+    principal: Option<PrincipalId>,
+}
+
+impl ConnectionGuard {
+    /// Counts the connection for its principal, too, once that is known.
+    ///
+    /// # Errors
+    /// The principal has too many.
+    pub fn identify(&mut self, principal: &PrincipalId) -> Result<(), TooMany> {
+        if self.principal.is_some() {
+            return Ok(());
+        }
+        let mut counts = self.shared.counts.lock();
+        let count = counts.principals.entry(principal.clone()).or_default();
+        if *count >= self.shared.limits.connections_per_principal {
+            return Err(TooMany { what: Limit::Principal, retry_after: RETRY });
+        }
+        *count += 1;
+        drop(counts);
+        self.principal = Some(principal.clone());
+        Ok(())
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        let mut counts = self.shared.counts.lock();
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(entry) = counts.addresses.entries.get_mut(&self.network) {
+            entry.connections = entry.connections.saturating_sub(1);
+        }
+        if let Some(principal) = &self.principal
+            && let Some(count) = counts.principals.get_mut(principal)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.principals.remove(principal);
+            }
+        }
+    }
+}
+
+/// A connection that may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many connections ({what:?}), retry in {retry_after:?}")]
+pub struct TooMany {
+    /// Which bound was reached.
+    pub what: Limit,
+    /// When to try again.
+    pub retry_after: Duration,
+}
+
+impl TooMany {
+    /// When to try again, in whole milliseconds, at least one.
+    pub fn retry_ms(&self) -> u64 {
+        u64::try_from(self.retry_after.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// A bound on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Of the whole server.
+    All,
+    /// Of one address.
+    Address,
+    /// Of one address, per second.
+    Rate,
+    /// Of one principal.
+    Principal,
+}
+
+impl Limit {
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "connections",
+            Self::Address => "connections_per_address",
+            Self::Rate => "new_connections_per_address",
+            Self::Principal => "connections_per_principal",
+        }
+    }
+}
+
+/// What a principal may use over all its connections.
+#[derive(Debug)]
+pub struct PrincipalBuckets {
+    rates: Rates,
+    entries: Mutex<Swept<PrincipalId, Arc<PrincipalBucket>>>,
+}
+
+impl PrincipalBuckets {
+    /// The rates of a configuration.
+    pub fn new(limits: &LimitsConfig) -> Self {
+        let rates = Rates {
+            frames: Rate { per_s: limits.principal_frames_per_s, burst: limits.principal_frames_burst },
+            bytes: Rate { per_s: limits.principal_bytes_per_s, burst: limits.principal_bytes_burst },
+            turns: Rate { per_s: limits.principal_turns_per_s, burst: limits.principal_turns_burst },
+        };
+        Self { rates, entries: Mutex::default() }
+    }
+
+    /// The bucket that all connections of `principal` share. A connection keeps it while it lives.
+    pub fn of(&self, principal: &PrincipalId, now: Timestamp) -> Arc<PrincipalBucket> {
+        let mut entries = self.entries.lock();
+        let bucket = entries.entry(principal.clone(), now, || {
+            Arc::new(PrincipalBucket {
+                frames: Mutex::new(TokenBucket::new(self.rates.frames, now)),
+                bytes: Mutex::new(TokenBucket::new(self.rates.bytes, now)),
+                turns: Mutex::new(TokenBucket::new(self.rates.turns, now)),
+            })
+        });
+        Arc::clone(bucket)
+    }
+
+    /// Principals that are remembered.
+    pub fn len(&self) -> usize {
+        self.entries.lock().entries.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What one principal may use.
+#[derive(Debug)]
+pub struct PrincipalBucket {
+    frames: Mutex<TokenBucket>,
+    bytes: Mutex<TokenBucket>,
+    turns: Mutex<TokenBucket>,
+}
+
+impl PrincipalBucket {
+    /// Takes `count` frames.
+    ///
+    /// # Errors
+    /// They come too fast; after this long there is room.
+    pub fn take_frames(&self, count: u64, now: Timestamp) -> Result<(), Duration> {
+        self.frames.lock().take(count, now)
+    }
+
+    /// Takes `count` inbound bytes.
+    ///
+    /// # Errors
+    /// They come too fast; after this long there is room.
+    pub fn take_bytes(&self, count: u64, now: Timestamp) -> Result<(), Duration> {
+        self.bytes.lock().take(count, now)
+    }
+
+    /// Takes one turn.
+    ///
+    /// # Errors
+    /// They come too fast; after this long there is room.
+    pub fn take_turn(&self, now: Timestamp) -> Result<(), Duration> {
+        self.turns.lock().take(1, now)
+    }
+}
+
+/// A rate with a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Tokens per second.
+    pub per_s: u64,
+    /// Tokens that may be taken at once.
+    pub burst: u64,
+}
+
+/// Fills at a steady rate up to its burst. Exact: counts in millionths of a token.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    rate: Rate,
+    millionths: u64,
+    filled_at: Timestamp,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub const fn new(rate: Rate, now: Timestamp) -> Self {
+        Self { rate, millionths: rate.burst.saturating_mul(MILLION), filled_at: now }
+    }
+
+    /// Takes `count` tokens, or none. More than the burst is taken as the burst, since it would
+    /// otherwise never get through.
+    ///
+    /// # Errors
+    /// There are not enough; after this long there will be.
+    pub fn take(&mut self, count: u64, now: Timestamp) -> Result<(), Duration> {
+        self.fill(now);
+        let wanted = count.min(self.rate.burst).saturating_mul(MILLION);
+        match self.millionths.checked_sub(wanted) {
+            Some(rest) => {
+                self.millionths = rest;
+                Ok(())
+            }
+            None => {
+                let missing = wanted.saturating_sub(self.millionths);
+                Err(Duration::from_micros(missing.div_ceil(self.rate.per_s.max(1))))
+            }
+        }
+    }
+
+    /// Whether nothing was taken that is not filled again.
+    fn is_full(&mut self, now: Timestamp) -> bool {
+        self.fill(now);
+        self.millionths == self.rate.burst.saturating_mul(MILLION)
+    }
+
+    fn fill(&mut self, now: Timestamp) {
+        let elapsed = now.since(self.filled_at).as_micros();
+        let gained = u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(self.rate.per_s);
+        self.millionths = self.millionths.saturating_add(gained).min(self.rate.burst.saturating_mul(MILLION));
+        self.filled_at = self.filled_at.max(now);
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    limits: LimitsConfig,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    addresses: Swept<IpAddr, AddressCount>,
+    principals: HashMap<PrincipalId, usize>,
+}
+
+#[derive(Debug)]
+struct AddressCount {
+    connections: usize,
+    bucket: TokenBucket,
+}
+
+#[derive(Debug)]
+struct Rates {
+    frames: Rate,
+    bytes: Rate,
+    turns: Rate,
+}
+
+/// A map that throws out what is idle whenever it has doubled since it last did.
+#[derive(Debug)]
+struct Swept<K, V> {
+    entries: HashMap<K, V>,
+    sweep_at: usize,
+}
+
+impl<K, V> Default for Swept<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), sweep_at: SWEEP_MIN }
+    }
+}
+
+impl<K: Eq + Hash, V: Idle> Swept<K, V> {
+    fn entry(&mut self, key: K, now: Timestamp, make: impl FnOnce() -> V) -> &mut V {
+        if self.entries.len() >= self.sweep_at {
+            self.entries.retain(|_, value| !value.is_idle(now));
+            self.entries.shrink_to(SWEEP_MIN);
+            self.sweep_at = self.entries.len().saturating_mul(2).max(SWEEP_MIN);
+        }
+        self.entries.entry(key).or_insert_with(make)
+    }
+}
+
+/// Something that may be forgotten.
+trait Idle {
+    /// Whether it is no different from one that was just made.
+    fn is_idle(&mut self, now: Timestamp) -> bool;
+}
+
+impl Idle for AddressCount {
+    fn is_idle(&mut self, now: Timestamp) -> bool {
+        self.connections == 0 && self.bucket.is_full(now)
+    }
+}
+
+impl Idle for Arc<PrincipalBucket> {
+    fn is_idle(&mut self, now: Timestamp) -> bool {
+        Self::strong_count(self) == 1
+            && self.frames.lock().is_full(now)
+            && self.bytes.lock().is_full(now)
+            && self.turns.lock().is_full(now)
+    }
+}
+
+/// What counts as one address: an IPv6 user has a whole /64 to choose from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+const MILLION: u64 = 1_000_000;
+/// Below this many entries nothing is thrown out.
+const SWEEP_MIN: usize = 256;
+/// When to come back after a count was exceeded; nobody knows when another one leaves.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + millis)
+    }
+
+    fn limits() -> LimitsConfig {
+        LimitsConfig {
+            connections: 5,
+            connections_per_address: 3,
+            connections_per_principal: 2,
+            new_connections_per_address_per_s: 10,
+            new_connections_per_address_burst: 10,
+            ..LimitsConfig::default()
+        }
+    }
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = TokenBucket::new(Rate { per_s: 10, burst: 20 }, at(0));
+        for _ in 0..20 {
+            assert_eq!(bucket.take(1, at(0)), Ok(()));
+        }
+        assert_eq!(bucket.take(1, at(0)), Err(Duration::from_millis(100)));
+        assert_eq!(bucket.take(1, at(99)), Err(Duration::from_millis(1)));
+        assert_eq!(bucket.take(1, at(100)), Ok(()));
+        assert_eq!(bucket.take(1, at(100)), Err(Duration::from_millis(100)));
+        assert_eq!(bucket.take(20, at(100_000)), Ok(()), "never more than the burst, however long it waits");
+        assert_eq!(bucket.take(1, at(100_000)), Err(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn a_bucket_survives_odd_input() {
+        let mut bucket = TokenBucket::new(Rate { per_s: 1, burst: 2 }, at(1_000));
+        assert_eq!(bucket.take(1_000_000, at(1_000)), Ok(()), "more than the burst is the burst");
+        assert!(bucket.take(1, at(0)).is_err(), "time that runs backwards fills nothing");
+        assert!(bucket.take(1, at(1_999)).is_err());
+        assert_eq!(bucket.take(1, at(2_000)), Ok(()));
+        assert_eq!(bucket.take(0, at(2_000)), Ok(()));
+        let mut stuck = TokenBucket::new(Rate { per_s: 0, burst: 1 }, at(0));
+        assert_eq!(stuck.take(1, at(0)), Ok(()));
+        assert!(stuck.take(1, Timestamp::NEVER).is_err());
+    }
+
+    #[test]
+    fn guards_count_down() {
+        let limits = ConnectionLimits::new(&limits());
+        let first: Vec<_> = (0..3).map(|_| limits.open(A, at(0)).unwrap()).collect();
+        assert_eq!(limits.open(A, at(0)).unwrap_err().what, Limit::Address);
+        let second: Vec<_> = (0..2).map(|_| limits.open(B, at(0)).unwrap()).collect();
+        assert_eq!(limits.open(B, at(0)).unwrap_err().what, Limit::All);
+        assert_eq!(limits.count(), 5);
+        drop(first);
+        assert_eq!(limits.count(), 2);
+        let again = limits.open(A, at(0)).unwrap();
+        drop((second, again));
+        assert_eq!(limits.count(), 0);
+    }
+
+    #[test]
+    fn guards_count_principals() {
+        let limits = ConnectionLimits::new(&limits());
+        let ann = PrincipalId::from("ann");
+        let mut guards: Vec<_> = (0..2).map(|_| limits.open(A, at(0)).unwrap()).collect();
+        for guard in &mut guards {
+            guard.identify(&ann).unwrap();
+            guard.identify(&ann).unwrap();
+        }
+        let mut third = limits.open(B, at(0)).unwrap();
+        assert_eq!(third.identify(&ann).unwrap_err().what, Limit::Principal);
+        third.identify(&"bob".into()).unwrap();
+        guards.pop();
+        let mut fourth = limits.open(B, at(0)).unwrap();
+        fourth.identify(&ann).unwrap();
+        drop((guards, third, fourth));
+        assert!(limits.shared.counts.lock().principals.is_empty());
+    }
+
+    #[test]
+    fn new_connections_are_paced_per_address() {
+        let limits = ConnectionLimits::new(&limits());
+        for _ in 0..10 {
+            drop(limits.open(A, at(0)).unwrap());
+        }
+        let refused = limits.open(A, at(0)).unwrap_err();
+        assert_eq!((refused.what, refused.retry_ms()), (Limit::Rate, 100));
+        assert!(limits.open(B, at(0)).is_ok());
+        assert!(limits.open(A, at(100)).is_ok());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), A);
+    }
+
+    #[test]
+    fn idle_addresses_are_forgotten() {
+        let limits = ConnectionLimits::new(&LimitsConfig::default());
+        let held = limits.open(A, at(0)).unwrap();
+        for number in 0..100_000u32 {
+            let address = IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
+            drop(limits.open(address, at(u64::from(number))).unwrap());
+        }
+        let known = limits.shared.counts.lock().addresses.entries.len();
+        assert!(known <= 2 * SWEEP_MIN, "{known}");
+        assert!(limits.shared.counts.lock().addresses.entries.contains_key(&A));
+        drop(held);
+    }
+
+    #[test]
+    fn connections_of_a_principal_share_its_rate() {
+        let buckets = PrincipalBuckets::new(&LimitsConfig::default());
+        let (one, two) = (buckets.of(&"ann".into(), at(0)), buckets.of(&"ann".into(), at(0)));
+        for bucket in [&one, &two] {
+            for _ in 0..40 {
+                bucket.take_turn(at(0)).unwrap();
+            }
+        }
+        assert_eq!(one.take_turn(at(0)), Err(Duration::from_millis(25)));
+        assert_eq!(one.take_turn(at(25)), Ok(()));
+        assert_eq!(buckets.of(&"bob".into(), at(0)).take_turn(at(0)), Ok(()));
+        one.take_frames(800, at(0)).unwrap();
+        assert!(two.take_frames(1, at(0)).is_err());
+        two.take_bytes(16 << 20, at(0)).unwrap();
+        assert!(one.take_bytes(1, at(0)).is_err());
+    }
+
+    #[test]
+    fn idle_principals_are_forgotten_and_busy_ones_are_not() {
+        let buckets = PrincipalBuckets::new(&LimitsConfig::default());
+        let held = buckets.of(&"held".into(), at(0));
+        buckets.of(&"spent".into(), at(0)).take_frames(800, at(0)).unwrap();
+        for number in 0..10_000 {
+            buckets.of(&PrincipalId::new(format!("p{number}")), at(1));
+        }
+        assert!(buckets.len() <= 2 * SWEEP_MIN, "{}", buckets.len());
+        assert!(buckets.of(&"spent".into(), at(1)).take_frames(800, at(1)).is_err());
+        assert!(Arc::ptr_eq(&held, &buckets.of(&"held".into(), at(1))));
+    }
+}

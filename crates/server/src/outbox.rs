@@ -1,0 +1,74 @@
+//! What waits to be written to one transport.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, ready};
+
+use axum::extract::ws::Message;
+use futures_util::{Sink, SinkExt as _};
+use switchboard_core::Frame;
+
+/// Frames in order, written in pieces with one flush each.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    /// Bytes that the transport has taken but not yet flushed.
+    unflushed: usize,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.bytes += size(&frame);
+        self.frames.push_back(frame);
+    }
+
+    /// Bytes that are not on their way yet.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Writes everything, flushing once per piece; pending while the transport is full.
+    pub(crate) fn poll_flush<S>(&mut self, socket: &mut S, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Sink<Message> + Unpin,
+    {
+        while self.bytes > 0 {
+            while self.unflushed < PIECE && !self.frames.is_empty() {
+                ready!(socket.poll_ready_unpin(cx))?;
+                let Some(frame) = self.frames.pop_front() else { break };
+                self.unflushed += size(&frame);
+                socket.start_send_unpin(match frame {
+                    Frame::Text(text) => Message::Text(text.into()),
+                    Frame::Binary(bytes) => Message::Binary(bytes),
+                    Frame::Ping(bytes) => Message::Ping(bytes),
+                    Frame::Pong(bytes) => Message::Pong(bytes),
+                })?;
+            }
+            ready!(socket.poll_flush_unpin(cx))?;
+            self.bytes -= self.unflushed;
+            self.unflushed = 0;
+        }
+        // A burst leaves no memory behind.
+        if self.frames.capacity() > SMALL {
+            self.frames = VecDeque::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a frame weighs, its header included.
+fn size(frame: &Frame) -> usize {
+    HEADER
+        + match frame {
+            Frame::Text(text) => text.len(),
+            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+        }
+}
+
+const PIECE: usize = 64 << 10;
+const HEADER: usize = 8;
+const SMALL: usize = 64;

@@ -1,0 +1,71 @@
+//! Where everything for one connection arrives: answers, attachments, notices and wake-ups.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use switchboard_core::{CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView};
+use tokio::sync::Notify;
+
+use crate::feed::Feed;
+
+/// The inbox of one connection's driver. Costs next to nothing while idle.
+#[derive(Debug, Default)]
+pub(crate) struct Port {
+    inbox: Mutex<Vec<Delivery>>,
+    notify: Notify,
+}
+
+/// Something for one connection.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// A request was done.
+    Done(RequestId, Reply),
+    /// A request was refused.
+    Rejected(RequestId, Reject),
+    /// The connection follows a session from here on.
+    Attached(RequestId, Box<Attached>),
+    /// The server is leaving.
+    Drain {
+        /// When the peer should come back.
+        retry_ms: u64,
+    },
+    /// The transport has to go.
+    Close(CloseReason),
+}
+
+/// A session that a connection follows from here on.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) session: SessionId,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) position: Position,
+    pub(crate) view: SessionView,
+}
+
+impl Port {
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        self.inbox.lock().push(delivery);
+        self.notify.notify_one();
+    }
+
+    pub(crate) fn answer(&self, request: RequestId, answer: Result<Reply, Reject>) {
+        self.deliver(match answer {
+            Ok(reply) => Delivery::Done(request, reply),
+            Err(reject) => Delivery::Rejected(request, reject),
+        });
+    }
+
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Takes everything that has arrived.
+    pub(crate) fn take(&self) -> Vec<Delivery> {
+        std::mem::take(&mut *self.inbox.lock())
+    }
+
+    /// Waits for something to arrive, or for a session to move on.
+    pub(crate) async fn woken(&self) {
+        self.notify.notified().await;
+    }
+}

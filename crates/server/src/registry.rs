@@ -1,0 +1,98 @@
+//! The connections that are open now: to be listed, drained and, when a credential is revoked,
+//! closed.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use switchboard_core::{CloseReason, Timestamp};
+use tokio::sync::Notify;
+
+use crate::auth::{Identity, Revocations};
+use crate::port::{Delivery, Port};
+
+/// Every open connection of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    next: AtomicU64,
+    open: Mutex<BTreeMap<u64, Entry>>,
+    left: Notify,
+}
+
+/// One open connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) protocol: &'static str,
+    pub(crate) identity: Identity,
+    pub(crate) address: IpAddr,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) port: Arc<Port>,
+}
+
+/// Keeps a connection listed while it lives.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    registry: Arc<Registry>,
+    pub(crate) number: u64,
+}
+
+impl Registry {
+    pub(crate) fn list(self: &Arc<Self>, entry: Entry) -> Listed {
+        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open.lock().insert(number, entry);
+        Listed { registry: self.clone(), number }
+    }
+
+    pub(crate) fn entries(&self) -> Vec<(u64, Entry)> {
+        self.open.lock().iter().map(|(number, entry)| (*number, entry.clone())).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// Tells every peer to come back later; advice is spread evenly from `first_ms` on, so that they
+    /// do not all come back at once.
+    pub(crate) fn drain(&self, first_ms: u64, spread_ms: u64) {
+        let open = self.open.lock();
+        let count = open.len().max(1) as u64;
+        for (place, entry) in open.values().enumerate() {
+            let retry_ms = first_ms + spread_ms * place as u64 / count;
+            entry.port.deliver(Delivery::Drain { retry_ms });
+        }
+    }
+
+    pub(crate) fn close_all(&self, reason: CloseReason) {
+        for entry in self.open.lock().values() {
+            entry.port.deliver(Delivery::Close(reason));
+        }
+    }
+
+    /// Closes every connection whose credential no longer counts.
+    pub(crate) fn close_revoked(&self, revocations: &Revocations) {
+        for entry in self.open.lock().values().filter(|entry| revocations.covers(&entry.identity)) {
+            entry.port.deliver(Delivery::Close(CloseReason::Unauthorized));
+        }
+    }
+
+    /// Waits until no connection is left.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let mut left = std::pin::pin!(self.left.notified());
+            left.as_mut().enable();
+            if self.open.lock().is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.registry.open.lock().remove(&self.number);
+        self.registry.left.notify_waiters();
+    }
+}

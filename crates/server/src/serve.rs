@@ -1,0 +1,301 @@
+//! The server as a whole: start, serve, drain, stop.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::routing::any;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use switchboard_agents::Agent;
+use switchboard_asp::Asp;
+use switchboard_core::{AgentId, CloseReason, Protocol, Transport};
+use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, SqliteOptions, StoreError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt as _;
+
+use crate::auth::Authenticator;
+use crate::clock::Clock;
+use crate::config::{Config, StoreKind};
+use crate::feed::RingBounds;
+use crate::gateway::Gateway;
+use crate::host::Host;
+use crate::limits::{ConnectionLimits, PrincipalBuckets};
+use crate::origin::OriginPolicy;
+use crate::registry::Registry;
+use crate::sessions::{ActorBounds, Environment, Sessions};
+use crate::upgrade::{Door, Visitor};
+
+/// A server that is ready to take connections.
+pub struct Server {
+    config: Config,
+    router: Router,
+    door: Arc<Door>,
+    log: Arc<dyn Log>,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+}
+
+/// Why a server could not start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration cannot be served.
+    #[error("{0}")]
+    Config(String),
+    /// The log cannot be opened or used.
+    #[error("the log cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// The network failed.
+    #[error("the listener failed: {0}")]
+    Listen(#[from] std::io::Error),
+}
+
+impl Server {
+    /// Opens the log, looks after what was going on when the last process ended, and builds the
+    /// routes.
+    ///
+    /// # Errors
+    /// The configuration or the log cannot be used.
+    pub async fn start(config: Config) -> Result<Self, ServeError> {
+        let agents = crate::agents::build(&config).map_err(ServeError::Config)?;
+        Self::start_with(config, agents).await
+    }
+
+    /// As [`Server::start`], with agents of the caller's own instead of the configured ones.
+    ///
+    /// # Errors
+    /// The configuration or the log cannot be used.
+    pub async fn start_with(
+        config: Config,
+        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+    ) -> Result<Self, ServeError> {
+        let clock = Clock::start();
+        let log = open_log(&config)?;
+        let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let default = AgentId::from(config.agent.as_str());
+        if !agents.contains_key(&default) {
+            return Err(ServeError::Config(format!("the default agent {default} is not configured")));
+        }
+        let host = Arc::new(Host::new(agents, default, node, config.limits.running_turns));
+        let sessions = Arc::new(Sessions::new(Environment {
+            log: log.clone(),
+            host,
+            clock,
+            limits: config.session.clone(),
+            bounds: ActorBounds {
+                mailbox: config.limits.mailbox,
+                ring: RingBounds { events: config.limits.ring_events, bytes: config.limits.ring_bytes },
+                resident: config.limits.resident_sessions,
+                snapshot_every: config.limits.snapshot_events,
+                idle: Duration::from_millis(config.limits.session_idle_ms),
+            },
+        }));
+        let gateway = Arc::new(Gateway::new(sessions.clone()));
+        let recent = clock.now().since(switchboard_core::Timestamp::default()).saturating_sub(KEY_MEMORY);
+        let since = switchboard_core::Timestamp::default().after(recent);
+        let mut keys = log.requests(since, MAX_KEYS).await?;
+        keys.reverse();
+        gateway.remember(keys);
+        awaken_live(&sessions, &*log).await?;
+        let authenticator =
+            Arc::new(Authenticator::new(&config).map_err(|error| ServeError::Config(error.to_string()))?);
+        let tls: Option<tokio_rustls::TlsAcceptor> = None;
+        let registry = Arc::new(Registry::default());
+        watch_revocations(&authenticator, &registry);
+        let door = Arc::new(Door {
+            gateway,
+            authenticator: authenticator.clone(),
+            origins: OriginPolicy::new(&config),
+            limits: ConnectionLimits::new(&config.limits),
+            buckets: PrincipalBuckets::new(&config.limits),
+            max_backlog: config.limits.write_buffer_bytes,
+            registry: registry.clone(),
+            draining: false.into(),
+        });
+        let mut router = Router::new();
+        for protocol in protocols(&config) {
+            router = mount(router, &protocol, &door);
+        }
+        Ok(Self { config, router, door, log, tls })
+    }
+
+    /// Serves until `shutdown` resolves, then drains and closes the log.
+    ///
+    /// # Errors
+    /// The log could not be closed properly.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut shutdown => break,
+            };
+            match accepted {
+                Ok((stream, address)) => self.welcome(stream, address),
+                Err(error) => {
+                    // Out of file descriptors, most likely: let some go before trying again.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        self.drain(listener).await?;
+        Ok(())
+    }
+
+    fn welcome(&self, stream: TcpStream, address: SocketAddr) {
+        // Batches are formed before the socket; waiting for more would only add latency.
+        let _ = stream.set_nodelay(true);
+        let router = self.router.clone();
+        let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
+        match self.tls.clone() {
+            None => {
+                tokio::spawn(serve_http(stream, address, router, patience));
+            }
+            Some(tls) => {
+                tokio::spawn(async move {
+                    match tokio::time::timeout(patience, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_http(stream, address, router, patience).await,
+                        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                        Err(_) => tracing::debug!("a TLS handshake took too long"),
+                    }
+                });
+            }
+        }
+    }
+
+    /// Tells clients to come back, lets turns finish for a while, and closes.
+    async fn drain(self, listener: TcpListener) -> Result<(), ServeError> {
+        let drain = &self.config.drain;
+        tracing::info!(connections = self.door.registry.count(), "draining");
+        self.door.draining.store(true, Ordering::Relaxed);
+        self.door.gateway.drain();
+        self.door.registry.drain(drain.retry_ms, drain.spread_ms);
+        let mut emptied = std::pin::pin!(self.door.registry.emptied());
+        let mut patience = std::pin::pin!(tokio::time::sleep(Duration::from_millis(drain.timeout_ms)));
+        loop {
+            // Whoever comes now is told so, until the last one has left.
+            tokio::select! {
+                () = &mut emptied => break,
+                () = &mut patience => break,
+                accepted = listener.accept() => {
+                    if let Ok((stream, address)) = accepted {
+                        self.welcome(stream, address);
+                    }
+                }
+            }
+        }
+        drop(listener);
+        self.door.registry.close_all(CloseReason::Restart);
+        let _ = tokio::time::timeout(LAST_WORDS, self.door.registry.emptied()).await;
+        self.log.close().await?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+/// The protocols that are switched on: the registry of the server.
+fn protocols(config: &Config) -> Vec<Arc<dyn Protocol>> {
+    let mut protocols: Vec<Arc<dyn Protocol>> = Vec::new();
+    if config.asp.enabled {
+        let asp = Asp::new(config.asp.limits.clone());
+        protocols.push(Arc::new(if config.asp.ws_alias { asp.with_alias() } else { asp }));
+    }
+    protocols
+}
+
+fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> Router {
+    for route in protocol.routes() {
+        let (protocol, door) = (protocol.clone(), door.clone());
+        router = match route.transport {
+            Transport::WebSocket => router.route(
+                route.path,
+                any(
+                    move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| async move {
+                        door.enter(&protocol, Visitor { address, uri, headers, websocket })
+                    },
+                ),
+            ),
+        };
+    }
+    router
+}
+
+fn open_log(config: &Config) -> Result<Arc<dyn Log>, ServeError> {
+    Ok(match config.store.kind {
+        StoreKind::Memory => Arc::new(MemoryLog::new()),
+        StoreKind::Sqlite => {
+            std::fs::create_dir_all(&config.data_dir).map_err(|error| {
+                ServeError::Config(format!("data_dir {} : {error}", config.data_dir.display()))
+            })?;
+            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), SqliteOptions::default())?)
+        }
+    })
+}
+
+/// Brings to life every session in which something was going on when the last process ended.
+async fn awaken_live(sessions: &Arc<Sessions>, log: &dyn Log) -> Result<(), StoreError> {
+    let mut filter = SessionFilter { live: true, limit: PAGE, ..SessionFilter::default() };
+    loop {
+        let rows = log.sessions(&filter).await?;
+        for row in &rows {
+            sessions.awaken(&row.session);
+        }
+        match rows.last() {
+            Some(last) if rows.len() == PAGE => {
+                filter.before = Some((last.updated_at.as_micros(), last.session.clone()));
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn watch_revocations(authenticator: &Authenticator, registry: &Arc<Registry>) {
+    let mut revocations = authenticator.subscribe_revocations();
+    let registry = registry.clone();
+    tokio::spawn(async move {
+        while revocations.changed().await.is_ok() {
+            let revoked = revocations.borrow_and_update().clone();
+            registry.close_revoked(&revoked);
+        }
+    });
+}
+
+async fn serve_http<S>(stream: S, address: SocketAddr, router: Router, patience: Duration)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(address));
+        router.clone().oneshot(request)
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // A peer that breaks off is no news.
+    if let Err(error) = connection.await {
+        tracing::trace!(%error, "an HTTP connection ended badly");
+    }
+}
+
+const MAX_HEADER_BYTES: usize = 32 << 10;
+const LAST_WORDS: Duration = Duration::from_secs(7);
+const KEY_MEMORY: Duration = Duration::from_secs(15 * 60);
+const MAX_KEYS: usize = 100_000;
+const PAGE: usize = 500;

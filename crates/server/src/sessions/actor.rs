@@ -1,0 +1,211 @@
+//! One session at work: ops in, decisions, one append, then everybody is told.
+//!
+//! The state runs ahead of the log while a batch is being committed, but nothing of it is visible
+//! to anybody before the commit. When the commit fails, the state is thrown away and read again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_agents::Recovery;
+use switchboard_core::model::{Executor, ToolChange};
+use switchboard_core::{Actor, Op, Reject, Session, SessionId, Timestamp, TurnId, TurnStatus};
+use switchboard_store::StoreError;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::commit::Draft;
+use super::{Executing, Letter, Mail, ReplyTo, Sessions};
+use crate::feed::Feed;
+
+pub(super) struct SessionActor {
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) session: Session,
+    pub(super) feed: Arc<Feed>,
+    pub(super) executing: BTreeMap<TurnId, Executing>,
+    /// Ops of executors that the log could not take yet.
+    pub(super) retained: VecDeque<Box<Mail>>,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) backoff: Duration,
+    pub(super) events_since_snapshot: u64,
+    mailbox: mpsc::WeakSender<Letter>,
+}
+
+impl SessionActor {
+    pub(super) fn new(id: SessionId, sessions: Arc<Sessions>, mailbox: mpsc::WeakSender<Letter>) -> Self {
+        let environment = &sessions.environment;
+        let feed = Arc::new(Feed::new(0, environment.bounds.ring));
+        Self {
+            session: Session::new(id, environment.limits.clone()),
+            feed,
+            executing: BTreeMap::new(),
+            retained: VecDeque::new(),
+            retry_at: None,
+            backoff: FIRST_BACKOFF,
+            events_since_snapshot: 0,
+            mailbox,
+            sessions,
+        }
+    }
+
+    #[tracing::instrument(name = "session", skip_all, fields(session_id = %self.session.id()))]
+    pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Letter>) {
+        if let Err(error) = self.load().await {
+            tracing::error!(%error, "a session cannot be read from the log");
+            self.refuse_all(&mut mailbox, &error);
+            return;
+        }
+        self.recover().await;
+        let mut letters = Vec::new();
+        loop {
+            let idle = self.idle_timeout();
+            let wake = self.wake_instant();
+            tokio::select! {
+                biased;
+                received = mailbox.recv_many(&mut letters, BATCH_LETTERS) => {
+                    if received == 0 {
+                        return;
+                    }
+                    self.work(&mut letters).await;
+                    // A burst leaves no memory behind.
+                    if mailbox.is_empty() && letters.capacity() > SMALL_BATCH {
+                        letters = Vec::new();
+                    }
+                }
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
+                    letters.push(own(Op::Wake));
+                    self.work(&mut letters).await;
+                }
+                () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
+                    if self.sessions.retire(self.session.id(), &mailbox) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the session from the log: its last snapshot and what came after it.
+    pub(super) async fn load(&mut self) -> Result<(), StoreError> {
+        let environment = &self.sessions.environment;
+        let id = self.session.id().clone();
+        let mut session = Session::new(id.clone(), environment.limits.clone());
+        self.events_since_snapshot = 0;
+        if let Some(loaded) = environment.log.load(&id).await? {
+            if let Some(snapshot) = loaded.snapshot {
+                session = snapshot.with_limits(environment.limits.clone());
+            }
+            for committed in loaded.batches.iter().flat_map(|batch| &batch.events) {
+                session.apply(committed);
+                self.events_since_snapshot += 1;
+            }
+        }
+        self.feed.reset_head(session.head().seq);
+        self.session = session;
+        Ok(())
+    }
+
+    /// After a restart: transports of before are gone, and so are the executors.
+    async fn recover(&mut self) {
+        if self.session.owner().is_none() {
+            return;
+        }
+        let mut letters = vec![own(Op::Recover)];
+        let host = &self.sessions.environment.host;
+        for turn in self.session.turns().filter(|turn| turn.claim.is_some()) {
+            let continues = host.recovery(&turn.agent) == Recovery::Replay;
+            letters.push(own(Op::Lose { turn: turn.turn.clone(), continues }));
+        }
+        if let Some(change) = self.missing_tools() {
+            letters.push(own(Op::ChangeTools(change)));
+        }
+        if self.session.is_live() || letters.len() > 1 {
+            self.work(&mut letters).await;
+        }
+    }
+
+    /// What the session's agent offers and the session does not know yet.
+    pub(super) fn missing_tools(&self) -> Option<ToolChange> {
+        let agent = self.session.agent()?;
+        let offered = self.sessions.environment.host.tools(agent);
+        let missing: Vec<_> = offered
+            .into_iter()
+            .filter(|tool| {
+                tool.executor == Executor::Agent && !self.session.tools().any(|known| known == tool)
+            })
+            .collect();
+        (!missing.is_empty()).then(|| ToolChange { add: missing, remove: Vec::new(), turn: None })
+    }
+
+    async fn work(&mut self, letters: &mut Vec<Letter>) {
+        let now = self.sessions.environment.clock.now();
+        let mut draft = Draft::new(self.session.head());
+        for mail in std::mem::take(&mut self.retained) {
+            self.decide(mail, now, &mut draft);
+        }
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Op(mail) => self.decide(mail, now, &mut draft),
+                Letter::Attach(request) => self.attach(request, &mut draft),
+                Letter::Tools(reply) => drop(reply.send(self.session.tools().cloned().collect())),
+            }
+        }
+        self.commit(draft).await;
+    }
+
+    /// Gives every turn that waits for an executor one.
+    pub(super) fn start_ready_turns(&mut self) {
+        let Some(mailbox) = self.mailbox.upgrade() else { return };
+        let environment = &self.sessions.environment;
+        for turn in self.session.turns() {
+            if turn.status() == TurnStatus::Ready && !self.executing.contains_key(&turn.turn) {
+                let executing = environment.host.start(&self.session, turn, mailbox.clone(), environment);
+                self.executing.insert(turn.turn.clone(), executing);
+            }
+        }
+    }
+
+    fn wake_instant(&self) -> Option<Instant> {
+        if let Some(at) = self.retry_at {
+            return Some(at);
+        }
+        self.session.next_wake().map(|at: Timestamp| self.sessions.environment.clock.instant(at))
+    }
+
+    /// How long the session may stay in memory with nothing to do; none while it has something.
+    fn idle_timeout(&self) -> Option<Duration> {
+        if self.session.is_live() || self.feed.has_followers() || !self.retained.is_empty() {
+            return None;
+        }
+        if self.session.owner().is_none() {
+            Some(Duration::ZERO)
+        } else {
+            Some(self.sessions.environment.bounds.idle)
+        }
+    }
+
+    fn refuse_all(&self, mailbox: &mut mpsc::Receiver<Letter>, error: &StoreError) {
+        loop {
+            while let Ok(letter) = mailbox.try_recv() {
+                let reject = || Reject::Unavailable { reason: error.to_string() };
+                match letter {
+                    Letter::Op(mail) => mail.reply.answer(Err(reject())),
+                    Letter::Attach(request) => request.port.answer(request.request, Err(reject())),
+                    Letter::Tools(reply) => drop(reply),
+                }
+            }
+            if self.sessions.retire(self.session.id(), mailbox) {
+                return;
+            }
+        }
+    }
+}
+
+/// An op of the server's own.
+pub(super) fn own(op: Op) -> Letter {
+    Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody }))
+}
+
+const BATCH_LETTERS: usize = 1024;
+const SMALL_BATCH: usize = 4;
+pub(super) const FIRST_BACKOFF: Duration = Duration::from_millis(50);

@@ -1,0 +1,272 @@
+//! From ops to committed events: decide, append, then tell everybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_core::model::{FailureKind, TurnEnd, TurnRequest};
+use switchboard_core::{Actor, Committed, Event, Op, Position, Reject, Reply, Row, Timestamp, rows};
+use switchboard_store::{Append, Batch, StoreError};
+use tokio::time::Instant;
+
+use super::actor::{FIRST_BACKOFF, SessionActor};
+use super::{AttachRequest, Mail, ReplyTo};
+use crate::port::{Attached, Delivery};
+use crate::schema::check_arguments;
+
+/// What one batch of letters leads to, before it is committed.
+pub(super) struct Draft {
+    after: Position,
+    events: Vec<Committed>,
+    rows: Vec<Row>,
+    outcomes: Vec<Outcome>,
+}
+
+/// What is told to whom once the batch is committed.
+enum Outcome {
+    Op(Box<Mail>, Result<Reply, Reject>),
+    Attach(Box<AttachRequest>, Result<Box<Attached>, Reject>),
+}
+
+impl Draft {
+    pub(super) fn new(after: Position) -> Self {
+        Self { after, events: Vec::new(), rows: Vec::new(), outcomes: Vec::new() }
+    }
+}
+
+impl SessionActor {
+    pub(super) fn decide(&mut self, mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
+        let decision = match self.check(&mail.op) {
+            Ok(()) => self.session.decide(&mail.actor, &mail.op, now),
+            Err(reject) => Err(reject),
+        };
+        let result = match decision {
+            Ok(decision) => {
+                let opened = matches!(decision.events.first(), Some(Event::SessionOpened { .. }));
+                for event in decision.events {
+                    self.take(event, now, draft);
+                }
+                if opened {
+                    self.offer_tools(now, draft);
+                }
+                Ok(decision.reply)
+            }
+            Err(reject) => Err(reject),
+        };
+        draft.outcomes.push(Outcome::Op(mail, result));
+    }
+
+    /// The tools of the session's agent are there from the beginning.
+    fn offer_tools(&mut self, now: Timestamp, draft: &mut Draft) {
+        let Some(change) = self.missing_tools() else { return };
+        if let Ok(decision) = self.session.decide(&Actor::server(), &Op::ChangeTools(change), now) {
+            for event in decision.events {
+                self.take(event, now, draft);
+            }
+        }
+    }
+
+    /// Checks what needs more than the session's state: arguments against the tool's schema.
+    fn check(&self, op: &Op) -> Result<(), Reject> {
+        let Op::StartTurn(turn) = op else { return Ok(()) };
+        let TurnRequest::Tool { name, args } = &turn.request else { return Ok(()) };
+        match self.session.tools().find(|tool| tool.name == *name) {
+            Some(tool) => check_arguments(&tool.input_schema, args).map_err(Reject::InvalidArgs),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, event: Event, at: Timestamp, draft: &mut Draft) {
+        let head = self.session.head();
+        let epoch = match &event {
+            Event::SessionOpened { epoch, .. } => *epoch,
+            _ => head.epoch,
+        };
+        let position = Position { epoch, seq: head.seq + 1 };
+        let committed = Committed { position, at, event };
+        draft.rows.extend(rows(&self.session, &committed));
+        self.session.apply(&committed);
+        draft.events.push(committed);
+    }
+
+    pub(super) fn attach(&mut self, request: Box<AttachRequest>, draft: &mut Draft) {
+        let head = self.session.head();
+        let result = if self.session.role_of(&request.principal).is_none() {
+            Err(Reject::NotFound)
+        } else {
+            match request.from {
+                Some(from) if from.epoch != head.epoch || from.seq > head.seq => {
+                    Err(Reject::Invalid("the position is not of this history".into()))
+                }
+                from => Ok(Box::new(Attached {
+                    session: self.session.id().clone(),
+                    feed: self.feed.clone(),
+                    position: from.unwrap_or(head),
+                    view: self.session.view(),
+                })),
+            }
+        };
+        draft.outcomes.push(Outcome::Attach(request, result));
+    }
+
+    pub(super) async fn commit(&mut self, draft: Draft) {
+        let Draft { after, events, rows, outcomes } = draft;
+        if events.is_empty() {
+            self.tell(outcomes, None);
+            return;
+        }
+        let Some(summary) = self.session.summary() else { return };
+        let batch = Arc::new(Batch { events });
+        self.events_since_snapshot += batch.events.len() as u64;
+        let snapshot = self.snapshot_is_due().then(|| Arc::new(self.session.clone()));
+        let due = snapshot.is_some();
+        let session = self.session.id().clone();
+        let append = Append { session, after, batch: batch.clone(), rows, summary, snapshot };
+        match self.sessions.environment.log.append(append).await {
+            Ok(()) => {
+                if due {
+                    self.events_since_snapshot = 0;
+                }
+                self.retry_at = None;
+                self.backoff = FIRST_BACKOFF;
+                self.tell(outcomes, Some(&batch));
+            }
+            Err(error) => self.undo(outcomes, &error).await,
+        }
+    }
+
+    /// Tells askers, followers and executors what is now committed, in this order: an asker learns
+    /// of its answer before the events that belong to it.
+    fn tell(&mut self, outcomes: Vec<Outcome>, batch: Option<&Arc<Batch>>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Op(mail, result) => {
+                    if let (Err(reject), true) = (&result, mail.from_worker()) {
+                        self.judge(&mail.op, reject);
+                    }
+                    mail.reply.answer(result);
+                }
+                Outcome::Attach(request, Ok(attached)) => {
+                    self.feed.follow(&request.port);
+                    request.port.deliver(Delivery::Attached(request.request, attached));
+                }
+                Outcome::Attach(request, Err(reject)) => request.port.answer(request.request, Err(reject)),
+            }
+        }
+        let Some(batch) = batch else { return };
+        self.feed.publish(batch);
+        let mut look_for_work = false;
+        for committed in &batch.events {
+            look_for_work |= self.notify_executor(&committed.event);
+        }
+        if look_for_work {
+            self.start_ready_turns();
+        }
+    }
+
+    /// Passes on what concerns a running agent; answers whether some turn may be ready to start.
+    fn notify_executor(&mut self, event: &Event) -> bool {
+        match event {
+            Event::TurnAccepted { .. } => true,
+            Event::TurnReleased { turn } | Event::TurnEnded { turn, .. } => {
+                // Dropping the handle tells the agent that its turn is over.
+                self.executing.remove(turn);
+                true
+            }
+            Event::TurnInterrupted { turn, .. } => {
+                if let Some(executing) = self.executing.get(turn) {
+                    executing.stop.send_replace(true);
+                }
+                false
+            }
+            Event::CallEnded { turn, call, end } => {
+                if let Some(executing) = self.executing.get(turn) {
+                    executing.board.post(call.clone(), end.clone());
+                }
+                false
+            }
+            Event::SessionOpened { .. }
+            | Event::ParticipantJoined { .. }
+            | Event::ParticipantLeft { .. }
+            | Event::AttachmentOpened { .. }
+            | Event::AttachmentLinked { .. }
+            | Event::AttachmentDetached { .. }
+            | Event::AttachmentClosed { .. }
+            | Event::ToolsChanged { .. }
+            | Event::MessageAdded { .. }
+            | Event::TurnQueued { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnOutput { .. }
+            | Event::CallRequested { .. }
+            | Event::CallProgress { .. } => false,
+        }
+    }
+
+    /// An agent whose output was refused for what it is must not go on as if it had been taken.
+    fn judge(&self, op: &Op, reject: &Reject) {
+        let (Op::Emit { turn, .. } | Op::Progress { turn, .. } | Op::Answer { turn, .. }) = op else {
+            return;
+        };
+        let Some(executing) = self.executing.get(turn) else { return };
+        if !matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
+            executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.to_string()));
+        }
+        executing.stop.send_replace(true);
+    }
+
+    /// The log refused: nothing of the batch has happened. Clients are told; what executors have
+    /// produced is kept and tried again, so that no answer gets a hole.
+    async fn undo(&mut self, outcomes: Vec<Outcome>, error: &StoreError) {
+        let moved_on = matches!(error, StoreError::Conflict { .. });
+        tracing::warn!(%error, "the log did not take a batch");
+        for outcome in outcomes {
+            let reject = Reject::Unavailable { reason: error.to_string() };
+            match outcome {
+                Outcome::Op(mail, _) if moved_on || mail.from_worker() => self.retained.push_back(mail),
+                Outcome::Op(mail, _) => {
+                    // The server's own ops are derived from state and come again by themselves,
+                    // except the one that says that an executor is lost.
+                    if matches!(mail.op, Op::Lose { .. } | Op::Recover) {
+                        self.retained.push_back(mail);
+                    } else {
+                        mail.reply.answer(Err(reject));
+                    }
+                }
+                Outcome::Attach(request, _) => request.port.answer(request.request, Err(reject)),
+            }
+        }
+        while self.retained.len() > MAX_RETAINED {
+            let Some(mail) = self.retained.pop_front() else { break };
+            let reject = Reject::Unavailable { reason: error.to_string() };
+            self.judge(&mail.op, &reject);
+            mail.reply.answer(Err(reject));
+        }
+        while let Err(error) = self.load().await {
+            tracing::error!(%error, "the session cannot be read back");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        self.retry_at = Some(Instant::now() + if moved_on { Duration::ZERO } else { self.backoff });
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+    }
+
+    /// Snapshots keep opening cheap; one that holds a long unfinished answer is worth less.
+    fn snapshot_is_due(&self) -> bool {
+        let pending: usize = self.session.turns().map(|turn| turn.text.len()).sum();
+        let every = self.sessions.environment.bounds.snapshot_every;
+        self.events_since_snapshot >= if pending < SMALL_ANSWER { every } else { every.saturating_mul(16) }
+    }
+}
+
+impl Drop for SessionActor {
+    fn drop(&mut self) {
+        for mail in self.retained.drain(..) {
+            let Mail { reply, .. } = *mail;
+            if !matches!(reply, ReplyTo::Nobody) {
+                reply.answer(Err(Reject::Busy));
+            }
+        }
+    }
+}
+
+const SMALL_ANSWER: usize = 256 << 10;
+const MAX_RETAINED: usize = 8192;
+const MAX_BACKOFF: Duration = Duration::from_secs(1);

@@ -1,0 +1,66 @@
+//! What a session actor can be sent.
+
+use std::sync::Arc;
+
+use switchboard_core::model::{ActorKind, Tool};
+use switchboard_core::{Actor, Op, Position, PrincipalId, Reject, Reply, RequestId};
+use tokio::sync::oneshot;
+
+use crate::port::Port;
+
+/// A letter to a session. Boxed inside, so that an idle mailbox is small.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// An op to decide.
+    Op(Box<Mail>),
+    /// A connection wants to follow.
+    Attach(Box<AttachRequest>),
+    /// Somebody wants to know the tools.
+    Tools(oneshot::Sender<Vec<Tool>>),
+}
+
+/// An op, who asks, and where the answer goes.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    pub(crate) actor: Actor,
+    pub(crate) op: Op,
+    pub(crate) reply: ReplyTo,
+}
+
+impl Mail {
+    /// Whether this comes from an executor, whose output must not be lost when the log fails.
+    pub(crate) fn from_worker(&self) -> bool {
+        matches!(self.actor.kind, ActorKind::Worker(_))
+    }
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum ReplyTo {
+    /// Nobody waits.
+    Nobody,
+    /// A task waits.
+    Waiter(oneshot::Sender<Result<Reply, Reject>>),
+    /// A connection asked.
+    Connection(Arc<Port>, RequestId),
+}
+
+impl ReplyTo {
+    pub(crate) fn answer(self, answer: Result<Reply, Reject>) {
+        match self {
+            Self::Nobody => {}
+            // A waiter that has gone away needs no answer.
+            Self::Waiter(waiter) => drop(waiter.send(answer)),
+            Self::Connection(port, request) => port.answer(request, answer),
+        }
+    }
+}
+
+/// A connection wants to follow a session.
+#[derive(Debug)]
+pub(crate) struct AttachRequest {
+    pub(crate) principal: PrincipalId,
+    pub(crate) from: Option<Position>,
+    pub(crate) request: RequestId,
+    pub(crate) port: Arc<Port>,
+}

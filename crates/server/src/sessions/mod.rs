@@ -1,0 +1,169 @@
+//! The sessions that are alive in this process: one actor each, found by identifier.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_core::{Actor, Op, Position, Principal, Reject, Reply, RequestId, SessionId, SessionLimits};
+use switchboard_store::Log;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::feed::RingBounds;
+use crate::host::Host;
+use crate::port::Port;
+
+mod actor;
+mod commit;
+mod executors;
+mod mail;
+
+pub(crate) use executors::{CallBoard, Executing};
+pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo};
+
+use actor::SessionActor;
+
+/// Finds, and brings to life, the actor of a session.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    shards: Vec<Mutex<HashMap<SessionId, mpsc::Sender<Letter>>>>,
+    alive: AtomicUsize,
+    pub(crate) environment: Environment,
+}
+
+/// What every session actor stands on.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) clock: Clock,
+    pub(crate) limits: SessionLimits,
+    pub(crate) bounds: ActorBounds,
+}
+
+/// Bounds of one session actor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActorBounds {
+    /// Letters that may wait.
+    pub(crate) mailbox: usize,
+    /// What followers can read without going to the log.
+    pub(crate) ring: RingBounds,
+    /// Sessions that may be in memory at the same time.
+    pub(crate) resident: usize,
+    /// Events after which a snapshot is due.
+    pub(crate) snapshot_every: u64,
+    /// For how long an idle session stays in memory.
+    pub(crate) idle: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(environment: Environment) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            alive: AtomicUsize::new(0),
+            environment,
+        }
+    }
+
+    /// Hands a letter to the actor of a session, bringing it to life if needed. The order of
+    /// letters to one session is kept. Fails, giving the letter back, when its mailbox is full.
+    pub(crate) fn send(self: &Arc<Self>, session: &SessionId, letter: Letter) -> Result<(), Letter> {
+        let mut shard = self.shard(session).lock();
+        let letter = match shard.get(session) {
+            Some(mailbox) => match mailbox.try_send(letter) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(letter)) => return Err(letter),
+                // The actor died; its successor recovers from the log.
+                Err(TrySendError::Closed(letter)) => letter,
+            },
+            None if self.alive() >= self.environment.bounds.resident => return Err(letter),
+            None => letter,
+        };
+        self.spawn(session, &mut shard).try_send(letter).map_err(TrySendError::into_inner)
+    }
+
+    /// Submits an op and waits for what becomes of it.
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        session: &SessionId,
+        actor: Actor,
+        op: Op,
+    ) -> Result<Reply, Reject> {
+        let (reply, answer) = oneshot::channel();
+        let letter = Letter::Op(Box::new(Mail { actor, op, reply: ReplyTo::Waiter(reply) }));
+        self.send(session, letter).map_err(|_| Reject::Busy)?;
+        answer.await.unwrap_or(Err(Reject::Busy))
+    }
+
+    /// Brings a session to life, so that it looks after its turns and attachments.
+    pub(crate) fn awaken(self: &Arc<Self>, session: &SessionId) {
+        let mut shard = self.shard(session).lock();
+        if !shard.contains_key(session) {
+            self.spawn(session, &mut shard);
+        }
+    }
+
+    /// How many sessions are alive here.
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    /// Follows a session on behalf of a connection.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        session: &SessionId,
+        principal: &Principal,
+        from: Option<Position>,
+        request: RequestId,
+        port: &Arc<Port>,
+    ) {
+        let attach = AttachRequest { principal: principal.id.clone(), from, request, port: port.clone() };
+        if self.send(session, Letter::Attach(Box::new(attach))).is_err() {
+            port.answer(request, Err(Reject::Busy));
+        }
+    }
+
+    /// Removes an actor that has nothing to do, unless a letter has just arrived.
+    fn retire(&self, session: &SessionId, mailbox: &mpsc::Receiver<Letter>) -> bool {
+        let mut shard = self.shard(session).lock();
+        let idle = mailbox.is_empty();
+        if idle {
+            shard.remove(session);
+            self.alive.fetch_sub(1, Ordering::Relaxed);
+        }
+        idle
+    }
+
+    fn spawn<'a>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        shard: &'a mut HashMap<SessionId, mpsc::Sender<Letter>>,
+    ) -> &'a mpsc::Sender<Letter> {
+        let (sender, mailbox) = mpsc::channel(self.environment.bounds.mailbox);
+        let actor = SessionActor::new(session.clone(), self.clone(), sender.downgrade());
+        tokio::spawn(actor.run(mailbox));
+        match shard.entry(session.clone()) {
+            Entry::Occupied(mut entry) => {
+                entry.insert(sender);
+                entry.into_mut()
+            }
+            Entry::Vacant(entry) => {
+                self.alive.fetch_add(1, Ordering::Relaxed);
+                entry.insert(sender)
+            }
+        }
+    }
+
+    fn shard(&self, session: &SessionId) -> &Mutex<HashMap<SessionId, mpsc::Sender<Letter>>> {
+        let hash = session.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        &self.shards[(hash % SHARDS) as usize]
+    }
+}
+
+const SHARDS: u64 = 16;

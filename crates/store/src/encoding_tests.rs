@@ -1,0 +1,513 @@
+//! What is stored comes back as it was, now and after upgrades.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use switchboard_core::model::{
+    AttachmentSecret, Author, Budget, Call, CallEnd, CallError, CallKind, Checklist, ChecklistItem,
+    ChecklistState, Claim, Executor, Failure, FailureKind, Finish, Message, Metrics, NoticeLevel, Origin,
+    Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations, TurnEnd, TurnOutcome, TurnRequest, Usage,
+};
+use switchboard_core::{
+    AgentId, AttachmentId, CallId, Committed, Event, MessageId, Position, PrincipalId, Role, Session,
+    SessionId, SessionLimits, Timestamp, ToolName, TurnId, WorkerId,
+};
+
+use crate::encoding::{
+    decode_batch, decode_snapshot, decode_value, encode_batch, encode_snapshot, encode_value,
+};
+use crate::log::Batch;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn batches_come_back_as_they_were(
+        events in vec((event(), any::<u64>()), 1..6),
+        epoch in any::<u32>(),
+        first in 1..=u64::from(u32::MAX),
+    ) {
+        let events = (first..).zip(events).map(|(seq, (event, at))| Committed {
+            position: Position { epoch, seq },
+            at: Timestamp::from_micros(at),
+            event,
+        });
+        let batch = Batch { events: events.collect() };
+        prop_assert_eq!(decode_batch(&encode_batch(&batch).unwrap()), Some(batch));
+    }
+
+    #[test]
+    fn snapshots_come_back_as_they_were(events in vec(event(), 1..20)) {
+        let mut session = Session::new(SessionId::from("s"), SessionLimits::default());
+        for (seq, event) in (1..).zip(events) {
+            let position = Position { epoch: 1, seq };
+            session.apply(&Committed { position, at: Timestamp::from_micros(seq), event });
+        }
+        let bytes = encode_snapshot(&session).unwrap();
+        let seq = session.head().seq;
+        prop_assert!(decode_snapshot(&bytes, &SessionId::from("t"), seq).is_none());
+        prop_assert!(decode_snapshot(&bytes, session.id(), seq + 1).is_none());
+        prop_assert_eq!(decode_snapshot(&bytes, session.id(), seq), Some(session));
+    }
+
+    #[test]
+    fn values_come_back_as_they_were(parts in vec(part(), 0..4)) {
+        prop_assert_eq!(decode_value::<Vec<Part>>(&encode_value(&parts).unwrap()), Some(parts));
+    }
+
+    #[test]
+    fn noise_is_refused_and_never_panics(noise in vec(any::<u8>(), 0..200)) {
+        let _ = decode_batch(&noise);
+        let _ = decode_snapshot(&noise, &SessionId::from("s"), 1);
+        let mut marked = vec![1];
+        marked.extend(&noise);
+        let _ = decode_batch(&marked);
+    }
+}
+
+#[test]
+fn a_cut_batch_is_refused_at_every_length() {
+    let bytes = encode_batch(&golden_batch()).unwrap();
+    for length in 0..bytes.len() {
+        assert!(decode_batch(&bytes[..length]).is_none(), "{length}");
+    }
+}
+
+#[test]
+fn another_format_is_refused() {
+    let mut bytes = encode_batch(&golden_batch()).unwrap();
+    bytes[0] = 2;
+    assert!(decode_batch(&bytes).is_none());
+}
+
+#[test]
+fn fields_of_the_future_are_ignored() {
+    let mut bytes = vec![1];
+    let stored = json!({
+        "epoch": 1, "first": 5, "checksum": "new",
+        "events": [{ "at": 9, "event": { "turn_released": { "turn": "t", "why": "new" } }, "by": "new" }],
+    });
+    rmp_serde::encode::write_named(&mut bytes, &stored).unwrap();
+    let batch = decode_batch(&bytes).unwrap();
+    assert_eq!(batch.events[0].event, Event::TurnReleased { turn: TurnId::from("t") });
+    assert_eq!(batch.first(), 5);
+}
+
+/// If this fails, logs of today can no longer be read: give the new field a default, or the format
+/// a new number and a decoder for the old one. Never write the file anew to make it pass.
+#[test]
+fn batches_of_the_first_format_can_be_read() {
+    assert_eq!(decode_batch(include_bytes!("../tests/golden/batch_v1.bin")), Some(golden_batch()));
+}
+
+/// How the file above came to be.
+#[test]
+#[ignore = "writes the golden file, which is done once per format"]
+fn write_the_golden_batch() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/batch_v1.bin");
+    std::fs::write(path, encode_batch(&golden_batch()).unwrap()).unwrap();
+}
+
+/// One of each event, with every field in use.
+fn golden_batch() -> Batch {
+    let (turn, principal) = (TurnId::from("turn"), PrincipalId::from("ann"));
+    let attachment = AttachmentId::from("attachment");
+    let agent = AgentId::from("echo");
+    let parts = vec![
+        Part::Text("hello ✓".into()),
+        Part::Data { mime: "image/png".into(), data: vec![0, 159, 255].into() },
+        Part::Reference { uri: "https://example.org/a".into() },
+    ];
+    let origin = Origin {
+        principal: principal.clone(),
+        protocol: "asp".into(),
+        attachment: Some(attachment.clone()),
+        handle: Some("handle".into()),
+        bound: true,
+        options: json!({ "stream": 7 }),
+    };
+    let usage = Usage(BTreeMap::from([("output_tokens".to_owned(), 300)]));
+    let tool = Tool {
+        name: ToolName::from("search"),
+        description: "finds things".into(),
+        input_schema: json!({ "type": "object", "minimum": -1.5 }),
+        output_schema: Some(json!(true)),
+        annotations: ToolAnnotations {
+            read_only: Some(true),
+            destructive: Some(false),
+            idempotent: Some(true),
+            confirm: Some(false),
+        },
+        version: Some("1.2".into()),
+        executor: Executor::Attachment(attachment.clone()),
+    };
+    let call = Call {
+        id: CallId::from("call"),
+        kind: CallKind::Tool { name: ToolName::from("search"), args: json!({ "q": [1, null, "x"] }) },
+        executor: Executor::Principal(principal.clone()),
+        deadline: Timestamp::NEVER,
+        batch: Some("together".into()),
+    };
+    let question = Call {
+        id: CallId::from("question"),
+        kind: CallKind::Question { text: "sure?".into(), schema: Some(json!({ "type": "boolean" })) },
+        executor: Executor::Anyone,
+        deadline: Timestamp::from_secs(9),
+        batch: None,
+    };
+    let end = TurnEnd {
+        outcome: TurnOutcome::Done(Finish::Length),
+        output: Some(json!({ "answer": 42 })),
+        usage: Some(usage.clone()),
+        metrics: Metrics { cpu_ms: Some(1), wall_ms: Some(2), queue_ms: Some(3), first_ms: Some(4) },
+    };
+    let outputs = [
+        Output::Text("text".into()),
+        Output::Reasoning("reasoning".into()),
+        Output::Status("status".into()),
+        Output::Usage(usage),
+        Output::Checklist(Checklist {
+            group: "plan".into(),
+            title: "Plan".into(),
+            items: vec![ChecklistItem { id: "1".into(), label: "do".into(), state: ChecklistState::Active }],
+        }),
+        Output::Data { mime: Some("text/csv".into()), value: json!("a,b") },
+        Output::Notice { level: NoticeLevel::Warn, text: "careful".into() },
+    ];
+    let failed = TurnEnd::failed(FailureKind::ModelUnavailable, "overloaded");
+    let mut events = vec![
+        Event::SessionOpened {
+            owner: principal.clone(),
+            epoch: 3,
+            agent: agent.clone(),
+            name: Some("notes".into()),
+        },
+        Event::ParticipantJoined { principal: PrincipalId::from("bob"), role: Role::Observer },
+        Event::ParticipantLeft { principal: PrincipalId::from("bob") },
+        Event::AttachmentOpened {
+            attachment: attachment.clone(),
+            generation: 2,
+            principal: principal.clone(),
+            secret: Some(AttachmentSecret::new("secret").hash()),
+            window_ms: 30_000,
+        },
+        Event::AttachmentLinked { attachment: attachment.clone(), session: SessionId::from("other") },
+        Event::AttachmentDetached { attachment: attachment.clone(), generation: 2 },
+        Event::AttachmentClosed { attachment },
+        Event::ToolsChanged {
+            revision: 4,
+            added: vec![tool],
+            removed: vec![ToolName::from("old")],
+            turn: Some(turn.clone()),
+        },
+        Event::MessageAdded {
+            message: Message {
+                id: MessageId::input_of(&turn),
+                parent: Some(MessageId::from("before")),
+                author: Author::User(principal.clone()),
+                parts: parts.clone(),
+                turn: turn.clone(),
+            },
+        },
+        Event::TurnAccepted {
+            turn: turn.clone(),
+            request: TurnRequest::Chat { parts },
+            agent,
+            origin,
+            serial: true,
+            deadline: Timestamp::from_secs(1_800_000_000),
+            key: Some(RequestKey { key: "key".into(), digest: "digest".into() }),
+            meta: json!({ "deep": { "er": [true] } }),
+        },
+        Event::TurnQueued { turn: turn.clone(), position: 1 },
+        Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: WorkerId::from("w"), fence: 1 } },
+        Event::TurnReleased { turn: turn.clone() },
+    ];
+    events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));
+    events.extend([
+        Event::CallRequested { turn: turn.clone(), call },
+        Event::CallRequested { turn: turn.clone(), call: question },
+        Event::CallProgress { turn: turn.clone(), call: CallId::from("call"), delta: "half".into() },
+        Event::CallEnded {
+            turn: turn.clone(),
+            call: CallId::from("call"),
+            end: CallEnd::Failed(CallError { name: "not_found".into(), message: "no".into() }),
+        },
+        Event::TurnInterrupted { turn: turn.clone(), by: Some(principal), reason: Some("enough".into()) },
+        Event::TurnEnded { turn: turn.clone(), end },
+        Event::TurnEnded { turn: turn.clone(), end: failed },
+        Event::TurnEnded { turn, end: TurnEnd::new(TurnOutcome::Interrupted { abandoned: true }) },
+    ]);
+    let numbered = (1..).zip(events);
+    let events = numbered.map(|(seq, event)| Committed {
+        position: Position { epoch: 3, seq },
+        at: Timestamp::from_micros(1_700_000_000_000_000 + seq),
+        event,
+    });
+    Batch { events: events.collect() }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![session_event(), attachment_event(), turn_event(), call_event()]
+}
+
+fn session_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (name(), any::<u32>(), name(), option::of(any::<String>())).prop_map(
+            |(owner, epoch, agent, name)| {
+                Event::SessionOpened {
+                    owner: PrincipalId::new(owner),
+                    epoch,
+                    agent: AgentId::new(agent),
+                    name,
+                }
+            }
+        ),
+        (name(), role()).prop_map(|(principal, role)| Event::ParticipantJoined {
+            principal: PrincipalId::new(principal),
+            role
+        }),
+        name().prop_map(|principal| Event::ParticipantLeft { principal: PrincipalId::new(principal) }),
+        (any::<u64>(), vec(tool(), 0..3), vec(name(), 0..3), option::of(name())).prop_map(
+            |(revision, added, removed, turn)| Event::ToolsChanged {
+                revision,
+                added,
+                removed: removed.into_iter().map(ToolName::new).collect(),
+                turn: turn.map(TurnId::new),
+            }
+        ),
+        (name(), option::of(name()), author(), vec(part(), 0..3), name()).prop_map(
+            |(id, parent, author, parts, turn)| Event::MessageAdded {
+                message: Message {
+                    id: MessageId::new(id),
+                    parent: parent.map(MessageId::new),
+                    author,
+                    parts,
+                    turn: TurnId::new(turn),
+                }
+            }
+        ),
+    ]
+}
+
+fn attachment_event() -> impl Strategy<Value = Event> {
+    (0..4, name(), any::<u32>(), name(), option::of(secret()), any::<u64>()).prop_map(
+        |(kind, attachment, generation, other, secret, window_ms)| {
+            let attachment = AttachmentId::new(attachment);
+            match kind {
+                0 => Event::AttachmentOpened {
+                    attachment,
+                    generation,
+                    principal: PrincipalId::new(other),
+                    secret,
+                    window_ms,
+                },
+                1 => Event::AttachmentLinked { attachment, session: SessionId::new(other) },
+                2 => Event::AttachmentDetached { attachment, generation },
+                _ => Event::AttachmentClosed { attachment },
+            }
+        },
+    )
+}
+
+fn turn_event() -> impl Strategy<Value = Event> {
+    let turn = || name().prop_map(TurnId::new);
+    prop_oneof![
+        (turn(), request(), origin(), any::<bool>(), any::<u64>(), option::of((name(), name())), value())
+            .prop_map(|(turn, request, origin, serial, deadline, key, meta)| Event::TurnAccepted {
+                turn,
+                request,
+                agent: AgentId::from("echo"),
+                origin,
+                serial,
+                deadline: Timestamp::from_micros(deadline),
+                key: key.map(|(key, digest)| RequestKey { key, digest }),
+                meta,
+            }),
+        (turn(), any::<u32>()).prop_map(|(turn, position)| Event::TurnQueued { turn, position }),
+        (turn(), name(), any::<u32>()).prop_map(|(turn, worker, fence)| Event::TurnStarted {
+            turn,
+            claim: Claim { worker: WorkerId::new(worker), fence }
+        }),
+        turn().prop_map(|turn| Event::TurnReleased { turn }),
+        (turn(), output()).prop_map(|(turn, output)| Event::TurnOutput { turn, output }),
+        (turn(), option::of(name()), option::of(any::<String>())).prop_map(|(turn, by, reason)| {
+            Event::TurnInterrupted { turn, by: by.map(PrincipalId::new), reason }
+        }),
+        (turn(), outcome(), option::of(value()), option::of(usage()), metrics()).prop_map(
+            |(turn, outcome, output, usage, metrics)| Event::TurnEnded {
+                turn,
+                end: TurnEnd { outcome, output, usage, metrics }
+            }
+        ),
+    ]
+}
+
+fn call_event() -> impl Strategy<Value = Event> {
+    let turn = || name().prop_map(TurnId::new);
+    let id = || name().prop_map(CallId::new);
+    let kind = prop_oneof![
+        (name(), value()).prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args }),
+        (any::<String>(), option::of(value())).prop_map(|(text, schema)| CallKind::Question { text, schema }),
+    ];
+    let call = (id(), kind, executor(), any::<u64>(), option::of(name())).prop_map(
+        |(id, kind, executor, deadline, batch)| Call {
+            id,
+            kind,
+            executor,
+            deadline: Timestamp::from_micros(deadline),
+            batch,
+        },
+    );
+    let end = prop_oneof![
+        value().prop_map(|output| CallEnd::Done { output }),
+        (name(), any::<String>()).prop_map(|(name, message)| CallEnd::Failed(CallError { name, message })),
+        Just(CallEnd::TimedOut),
+        Just(CallEnd::Cancelled),
+    ];
+    prop_oneof![
+        (turn(), call).prop_map(|(turn, call)| Event::CallRequested { turn, call }),
+        (turn(), id(), any::<String>()).prop_map(|(turn, call, delta)| Event::CallProgress {
+            turn,
+            call,
+            delta
+        }),
+        (turn(), id(), end).prop_map(|(turn, call, end)| Event::CallEnded { turn, call, end }),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z0-9_.é]{0,12}"
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e300..1e300_f64).prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            btree_map(any::<String>(), inner, 0..4).prop_map(|map| map.into_iter().collect()),
+        ]
+    })
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![
+        any::<String>().prop_map(Part::Text),
+        (name(), vec(any::<u8>(), 0..300)).prop_map(|(mime, data)| Part::Data { mime, data: data.into() }),
+        any::<String>().prop_map(|uri| Part::Reference { uri }),
+    ]
+}
+
+fn author() -> impl Strategy<Value = Author> {
+    prop_oneof![
+        name().prop_map(|user| Author::User(PrincipalId::new(user))),
+        name().prop_map(|agent| Author::Agent(AgentId::new(agent))),
+    ]
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    prop_oneof![Just(Role::Owner), Just(Role::Contributor), Just(Role::Observer), Just(Role::Agent)]
+}
+
+fn secret() -> impl Strategy<Value = SecretHash> {
+    any::<String>().prop_map(|secret| AttachmentSecret::new(secret).hash())
+}
+
+fn executor() -> impl Strategy<Value = Executor> {
+    prop_oneof![
+        Just(Executor::Agent),
+        name().prop_map(|id| Executor::Attachment(AttachmentId::new(id))),
+        name().prop_map(|id| Executor::Principal(PrincipalId::new(id))),
+        Just(Executor::Anyone),
+    ]
+}
+
+fn tool() -> impl Strategy<Value = Tool> {
+    let flags = [option::of(any::<bool>()), option::of(any::<bool>())];
+    (name(), any::<String>(), value(), option::of(value()), flags, option::of(name()), executor()).prop_map(
+        |(name, description, input_schema, output_schema, [read_only, confirm], version, executor)| Tool {
+            name: ToolName::new(name),
+            description,
+            input_schema,
+            output_schema,
+            annotations: ToolAnnotations { read_only, confirm, ..ToolAnnotations::default() },
+            version,
+            executor,
+        },
+    )
+}
+
+fn request() -> impl Strategy<Value = TurnRequest> {
+    prop_oneof![
+        vec(part(), 0..3).prop_map(|parts| TurnRequest::Chat { parts }),
+        (name(), value()).prop_map(|(name, args)| TurnRequest::Tool { name: ToolName::new(name), args }),
+        (any::<String>(), value(), option::of(any::<u64>()), option::of(any::<u64>())).prop_map(
+            |(goal, state, tokens, millis)| TurnRequest::Step {
+                goal,
+                state,
+                budget: Budget { tokens, millis }
+            }
+        ),
+    ]
+}
+
+fn origin() -> impl Strategy<Value = Origin> {
+    (name(), name(), option::of(name()), option::of(name()), any::<bool>(), value()).prop_map(
+        |(principal, protocol, attachment, handle, bound, options)| Origin {
+            principal: PrincipalId::new(principal),
+            protocol,
+            attachment: attachment.map(AttachmentId::new),
+            handle,
+            bound,
+            options,
+        },
+    )
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    btree_map(any::<String>(), any::<u64>(), 0..3).prop_map(Usage)
+}
+
+fn metrics() -> impl Strategy<Value = Metrics> {
+    [option::of(any::<u64>()), option::of(any::<u64>())].prop_map(|[wall_ms, first_ms]| Metrics {
+        wall_ms,
+        first_ms,
+        ..Metrics::default()
+    })
+}
+
+fn output() -> impl Strategy<Value = Output> {
+    prop_oneof![
+        any::<String>().prop_map(Output::Text),
+        any::<String>().prop_map(Output::Reasoning),
+        any::<String>().prop_map(Output::Status),
+        usage().prop_map(Output::Usage),
+        (name(), any::<String>(), vec((name(), any::<String>()), 0..3)).prop_map(|(group, title, items)| {
+            let item = |(id, label)| ChecklistItem { id, label, state: ChecklistState::Done };
+            Output::Checklist(Checklist { group, title, items: items.into_iter().map(item).collect() })
+        }),
+        (option::of(name()), value()).prop_map(|(mime, value)| Output::Data { mime, value }),
+        any::<String>().prop_map(|text| Output::Notice { level: NoticeLevel::Info, text }),
+    ]
+}
+
+fn outcome() -> impl Strategy<Value = TurnOutcome> {
+    prop_oneof![
+        Just(TurnOutcome::Done(Finish::Complete)),
+        Just(TurnOutcome::Done(Finish::Empty)),
+        any::<String>()
+            .prop_map(|message| TurnOutcome::Failed(Failure { kind: FailureKind::WorkerLost, message })),
+        any::<bool>().prop_map(|abandoned| TurnOutcome::Interrupted { abandoned }),
+        Just(TurnOutcome::Expired),
+    ]
+}

@@ -1,0 +1,227 @@
+//! The log: what every store offers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use switchboard_core::{
+    Committed, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow,
+    Timestamp, TurnRow,
+};
+
+/// A durable, ordered log per session, with projections that are written together with it.
+#[async_trait]
+pub trait Log: fmt::Debug + Send + Sync {
+    /// Appends events to a session, if its head is where the caller believes it to be. When this
+    /// returns, the events and their projections are durable; when it fails, nothing has changed.
+    async fn append(&self, append: Append) -> Result<(), StoreError>;
+
+    /// Everything needed to bring a session to life: its last snapshot and the events after it.
+    /// None if nothing was ever appended.
+    async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError>;
+
+    /// Events with a number above `after`, in order, at most about `limit` of them (whole batches
+    /// are returned, so it may be a few more). Empty at the head.
+    async fn read(
+        &self,
+        session: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Batch>>, StoreError>;
+
+    /// Sessions, newest activity first.
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionRow>, StoreError>;
+
+    /// One session at a glance.
+    async fn session(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError>;
+
+    /// Turns of a session in order of acceptance, with an acceptance number above `after`.
+    async fn turns(&self, session: &SessionId, after: u64, limit: usize) -> Result<Vec<TurnRow>, StoreError>;
+
+    /// The path from `tip` to the root of the message tree, nearest first, at most `limit`.
+    async fn history(
+        &self,
+        session: &SessionId,
+        tip: &MessageId,
+        limit: usize,
+    ) -> Result<Vec<MessageRow>, StoreError>;
+
+    /// The turn that an idempotency key led to most recently.
+    async fn request(&self, principal: &PrincipalId, key: &str) -> Result<Option<RequestRow>, StoreError>;
+
+    /// Idempotency keys used since a moment, newest first, at most `limit`.
+    async fn requests(&self, since: Timestamp, limit: usize) -> Result<Vec<RequestRow>, StoreError>;
+
+    /// Figures about the store itself.
+    fn stats(&self) -> StoreStats;
+
+    /// Makes everything durable and closes; further calls fail.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// Consecutive events of one session that were committed together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The events, in order; never empty.
+    pub events: Vec<Committed>,
+}
+
+impl Batch {
+    /// Number of the first event.
+    pub fn first(&self) -> u64 {
+        self.events.first().map_or(0, |event| event.position.seq)
+    }
+
+    /// Number of the last event.
+    pub fn last(&self) -> u64 {
+        self.events.last().map_or(0, |event| event.position.seq)
+    }
+
+    /// The events with a number above `after`, which lies before the last one.
+    pub(crate) fn after(batch: &Arc<Self>, after: u64) -> Arc<Self> {
+        if batch.first() > after {
+            return Arc::clone(batch);
+        }
+        let events = batch.events.iter().filter(|event| event.position.seq > after).cloned().collect();
+        Arc::new(Self { events })
+    }
+}
+
+/// One append: events, and everything that changes with them.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The session.
+    pub session: SessionId,
+    /// Its head, as the caller knows it; [`Position::default`] for a new session.
+    pub after: Position,
+    /// What happened.
+    pub batch: Arc<Batch>,
+    /// Rows that change, in order.
+    pub rows: Vec<Row>,
+    /// The session at a glance, afterwards.
+    pub summary: SessionRow,
+    /// A snapshot of the session as it is after the batch, when one is due.
+    pub snapshot: Option<Arc<Session>>,
+}
+
+impl Append {
+    /// Refuses what no session can have produced, before anything is written.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let malformed = |what: &str| Err(StoreError::Failed(format!("malformed append: {what}")));
+        let Some(first) = self.batch.events.first().map(|event| event.position) else {
+            return malformed("it holds no event");
+        };
+        if self.after.seq.checked_add(1) != Some(first.seq) {
+            return malformed("it does not follow the head it names");
+        }
+        if self.after.seq > 0 && self.after.epoch != first.epoch {
+            return malformed("it changes the epoch");
+        }
+        let expected = (first.seq..).map(|seq| Position { epoch: first.epoch, seq });
+        if self.batch.events.iter().zip(expected).any(|(event, expected)| event.position != expected) {
+            return malformed("its positions are not dense");
+        }
+        let head = Position { epoch: first.epoch, seq: self.batch.last() };
+        if self.summary.session != self.session || position_of(&self.summary) != head {
+            return malformed("the summary is not of the session as it is after the batch");
+        }
+        if self.snapshot.as_ref().is_some_and(|state| state.id() != &self.session || state.head() != head) {
+            return malformed("the snapshot is not of the session as it is after the batch");
+        }
+        Ok(())
+    }
+}
+
+const fn position_of(summary: &SessionRow) -> Position {
+    Position { epoch: summary.epoch, seq: summary.head }
+}
+
+/// Whether a session with this head may be appended to by a caller who believes it at `after`.
+/// Before the first event there is no epoch yet.
+pub(crate) fn admits(head: Position, after: Position) -> bool {
+    head == after || (head.seq == 0 && after.seq == 0)
+}
+
+/// A session as it was stored.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The last snapshot.
+    pub snapshot: Option<Session>,
+    /// The events after it.
+    pub batches: Vec<Arc<Batch>>,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// Only those of this owner.
+    pub owner: Option<PrincipalId>,
+    /// Only those in which something goes on by itself.
+    pub live: bool,
+    /// Only those with at least one turn.
+    pub used: bool,
+    /// Only those last active before this place in the list: (`updated_at` in microseconds, id).
+    pub before: Option<(u64, SessionId)>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl SessionFilter {
+    /// Whether the filter lets a session pass.
+    pub(crate) fn matches(&self, row: &SessionRow) -> bool {
+        self.owner.as_ref().is_none_or(|owner| *owner == row.owner)
+            && (!self.live || row.live)
+            && (!self.used || row.turns > 0)
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|(at, id)| (row.updated_at.as_micros(), &row.session) < (*at, id))
+    }
+}
+
+/// Figures about a store, counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Appends committed.
+    pub appends: u64,
+    /// Events committed.
+    pub events: u64,
+    /// Appends that failed for want of space or for another fault of the storage.
+    pub failures: u64,
+}
+
+/// Why a store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The head is somewhere else: another writer was faster.
+    #[error("the session has moved on to {head}")]
+    Conflict {
+        /// Where it is.
+        head: Position,
+    },
+    /// There is no space left; nothing was changed.
+    #[error("no space left for the log")]
+    Full,
+    /// The store cannot be opened, and must not be reset: the message says what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// A stored record cannot be read.
+    #[error("the log is damaged: {0}")]
+    Corrupt(String),
+    /// The storage failed.
+    #[error("storage failed: {0}")]
+    Failed(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// For how long a store keeps idempotency keys at least: twice as long as a session honours them.
+/// Older ones are forgotten now and then, by the time of the events, not by a clock.
+pub(crate) const REQUEST_MEMORY: Duration = Duration::from_secs(30 * 60);
+
+/// How often old keys are forgotten.
+pub(crate) const PRUNE_EVERY: Duration = Duration::from_secs(60);

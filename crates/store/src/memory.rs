@@ -1,0 +1,230 @@
+//! A log that lives and dies with the process; for tests and for servers that need no history.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use switchboard_core::{
+    MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow, Timestamp,
+    TurnRow,
+};
+
+use crate::log::{
+    Append, Batch, Loaded, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError, StoreStats, admits,
+};
+
+/// A [`Log`] in memory. Cloning gives another handle on the same log.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryLog {
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.state();
+        if state.closed { Err(StoreError::Closed) } else { Ok(state) }
+    }
+}
+
+#[async_trait]
+impl Log for MemoryLog {
+    async fn append(&self, append: Append) -> Result<(), StoreError> {
+        append.check()?;
+        self.open()?.append(append)
+    }
+
+    async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
+        let state = self.open()?;
+        let Some(stream) = state.streams.get(session) else { return Ok(None) };
+        let seen = stream.snapshot.as_ref().map_or(0, |snapshot| snapshot.head().seq);
+        let snapshot = stream.snapshot.as_ref().map(|snapshot| Session::clone(snapshot));
+        Ok(Some(Loaded { snapshot, batches: stream.read(seen, usize::MAX) }))
+    }
+
+    async fn read(
+        &self,
+        session: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Batch>>, StoreError> {
+        let state = self.open()?;
+        Ok(state.streams.get(session).map(|stream| stream.read(after, limit)).unwrap_or_default())
+    }
+
+    async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionRow>, StoreError> {
+        let state = self.open()?;
+        let mut rows: Vec<&SessionRow> =
+            state.streams.values().map(|stream| &stream.summary).filter(|row| filter.matches(row)).collect();
+        rows.sort_unstable_by(|a, b| (b.updated_at, &b.session).cmp(&(a.updated_at, &a.session)));
+        Ok(rows.into_iter().take(filter.limit).cloned().collect())
+    }
+
+    async fn session(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
+        Ok(self.open()?.streams.get(session).map(|stream| stream.summary.clone()))
+    }
+
+    async fn turns(&self, session: &SessionId, after: u64, limit: usize) -> Result<Vec<TurnRow>, StoreError> {
+        let state = self.open()?;
+        let Some(stream) = state.streams.get(session) else { return Ok(Vec::new()) };
+        let from = after.saturating_add(1);
+        Ok(stream.turns.range(from..).take(limit).map(|(_, row)| row.clone()).collect())
+    }
+
+    async fn history(
+        &self,
+        session: &SessionId,
+        tip: &MessageId,
+        limit: usize,
+    ) -> Result<Vec<MessageRow>, StoreError> {
+        let state = self.open()?;
+        let Some(stream) = state.streams.get(session) else { return Ok(Vec::new()) };
+        let mut path: Vec<MessageRow> = Vec::new();
+        let mut next = Some(tip);
+        while let Some(row) = next.and_then(|id| stream.messages.get(id)) {
+            if path.len() >= limit.min(stream.messages.len()) {
+                break;
+            }
+            path.push(row.clone());
+            next = row.parent.as_ref();
+        }
+        Ok(path)
+    }
+
+    async fn request(&self, principal: &PrincipalId, key: &str) -> Result<Option<RequestRow>, StoreError> {
+        let state = self.open()?;
+        Ok(state.requests.get(principal).and_then(|keys| keys.get(key)).cloned())
+    }
+
+    async fn requests(&self, since: Timestamp, limit: usize) -> Result<Vec<RequestRow>, StoreError> {
+        let state = self.open()?;
+        let mut rows: Vec<&RequestRow> =
+            state.requests.values().flat_map(BTreeMap::values).filter(|row| row.at >= since).collect();
+        rows.sort_unstable_by(|a, b| (b.at, &b.turn).cmp(&(a.at, &a.turn)));
+        Ok(rows.into_iter().take(limit).cloned().collect())
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.state().stats
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.closed = true;
+        state.streams.clear();
+        state.requests.clear();
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    streams: BTreeMap<SessionId, Stream>,
+    requests: BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>,
+    /// When keys were last forgotten, by the time of the events themselves.
+    pruned_at: Timestamp,
+    stats: StoreStats,
+    closed: bool,
+}
+
+impl State {
+    fn append(&mut self, append: Append) -> Result<(), StoreError> {
+        let Append { session, after, batch, rows, summary, snapshot } = append;
+        let head = self.streams.get(&session).map(Stream::head).unwrap_or_default();
+        if !admits(head, after) {
+            return Err(StoreError::Conflict { head });
+        }
+        self.stats.commits += 1;
+        self.stats.appends += 1;
+        self.stats.events += batch.events.len() as u64;
+        let stream = self.streams.entry(session).or_insert_with(|| Stream::new(summary.clone()));
+        stream.batches.push(batch);
+        stream.summary = summary;
+        if snapshot.is_some() {
+            stream.snapshot = snapshot;
+        }
+        for row in rows {
+            match row {
+                Row::Turn(row) => {
+                    stream.turns.insert(row.accepted, row);
+                }
+                Row::Message(row) => {
+                    stream.messages.insert(row.message.clone(), row);
+                }
+                Row::Request(row) => {
+                    let at = row.at;
+                    remember(&mut self.requests, row);
+                    if at.since(self.pruned_at) >= PRUNE_EVERY {
+                        self.pruned_at = at;
+                        forget(&mut self.requests, at);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    batches: Vec<Arc<Batch>>,
+    summary: SessionRow,
+    turns: BTreeMap<u64, TurnRow>,
+    messages: HashMap<MessageId, MessageRow>,
+    snapshot: Option<Arc<Session>>,
+}
+
+impl Stream {
+    fn new(summary: SessionRow) -> Self {
+        Self {
+            batches: Vec::new(),
+            summary,
+            turns: BTreeMap::new(),
+            messages: HashMap::new(),
+            snapshot: None,
+        }
+    }
+
+    fn head(&self) -> Position {
+        let last = self.batches.last().and_then(|batch| batch.events.last());
+        last.map(|event| event.position).unwrap_or_default()
+    }
+
+    fn read(&self, after: u64, limit: usize) -> Vec<Arc<Batch>> {
+        let start = self.batches.partition_point(|batch| batch.last() <= after);
+        let mut events = 0;
+        let mut batches = Vec::new();
+        for batch in self.batches.get(start..).unwrap_or_default() {
+            if events >= limit {
+                break;
+            }
+            let batch = Batch::after(batch, after);
+            events += batch.events.len();
+            batches.push(batch);
+        }
+        batches
+    }
+}
+
+/// Keeps the most recent use of a key, whatever the order in which the rows come.
+fn remember(requests: &mut BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>, row: RequestRow) {
+    let keys = requests.entry(row.principal.clone()).or_default();
+    if keys.get(&row.key).is_none_or(|known| (known.at, &known.turn) <= (row.at, &row.turn)) {
+        keys.insert(row.key.clone(), row);
+    }
+}
+
+fn forget(requests: &mut BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>, now: Timestamp) {
+    requests.retain(|_, keys| {
+        keys.retain(|_, row| now.since(row.at) <= REQUEST_MEMORY);
+        !keys.is_empty()
+    });
+}

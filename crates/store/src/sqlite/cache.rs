@@ -1,0 +1,83 @@
+//! The heads of recently used sessions, bounded.
+
+use std::collections::HashMap;
+
+use switchboard_core::{Position, SessionId, SessionRow};
+
+/// What the writer knows of a session without asking the database.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// Its number in the database; none until its first append is committed.
+    pub(super) stream: i64,
+    /// Its last event.
+    pub(super) head: Position,
+    /// Its row as it is in the database.
+    pub(super) summary: Option<SessionRow>,
+}
+
+/// Two generations of sessions: what was used since the younger began, and what before. When the
+/// younger is full it becomes the older, and the older is forgotten; so at most `capacity` are
+/// kept, and none that is used is ever forgotten before half as many others were.
+#[derive(Debug)]
+pub(super) struct Heads {
+    capacity: usize,
+    younger: HashMap<SessionId, Known>,
+    older: HashMap<SessionId, Known>,
+}
+
+impl Heads {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity: capacity.max(2), younger: HashMap::new(), older: HashMap::new() }
+    }
+
+    pub(super) fn insert(&mut self, session: SessionId, known: Known) {
+        if self.younger.len() >= self.capacity / 2 && !self.younger.contains_key(&session) {
+            self.older = std::mem::take(&mut self.younger);
+        }
+        self.older.remove(&session);
+        self.younger.insert(session, known);
+    }
+
+    pub(super) fn get(&self, session: &SessionId) -> Option<&Known> {
+        self.younger.get(session).or_else(|| self.older.get(session))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.younger.clear();
+        self.older.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(stream: i64) -> Known {
+        Known { stream, head: Position::default(), summary: None }
+    }
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_used() {
+        let mut heads = Heads::new(100);
+        let busy = SessionId::from("busy");
+        heads.insert(busy.clone(), known(0));
+        for number in 1..1000 {
+            heads.insert(SessionId::new(number.to_string()), known(number));
+            heads.insert(busy.clone(), known(0));
+            assert!(heads.younger.len() + heads.older.len() <= 100);
+            assert!(heads.get(&busy).is_some());
+        }
+        assert!(heads.get(&SessionId::from("999")).is_some());
+        assert!(heads.get(&SessionId::from("1")).is_none());
+    }
+
+    #[test]
+    fn the_newest_entry_wins() {
+        let mut heads = Heads::new(2);
+        let session = SessionId::from("s");
+        heads.insert(session.clone(), known(1));
+        heads.insert(SessionId::from("t"), known(2));
+        heads.insert(session.clone(), known(3));
+        assert_eq!(heads.get(&session).map(|known| known.stream), Some(3));
+    }
+}

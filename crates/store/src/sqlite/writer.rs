@@ -1,0 +1,392 @@
+//! The writer: one thread, one transaction per group of appends.
+//!
+//! An append that conflicts is found out before anything of it is written, so it fails alone. A
+//! fault of the storage rolls the whole group back; then each append is tried once more by itself,
+//! so that one that is too large, or broken, does not take the others with it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use switchboard_core::{Position, SessionId, SessionRow, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
+use crate::sqlite::cache::{Heads, Known};
+use crate::sqlite::counters::Counters;
+use crate::sqlite::prepared::{Prepared, PreparedRow};
+use crate::sqlite::schema::{Opened, set_max_pages};
+use crate::sqlite::{SqliteOptions, rebuild, statements};
+
+/// What the writer is asked to do. Each is answered, unless the log is closed first.
+pub(super) enum Command {
+    Append(Box<Prepared>, oneshot::Sender<Result<(), StoreError>>),
+    Rebuild(Box<dyn FnMut(u64, u64) + Send>, oneshot::Sender<Result<(), StoreError>>),
+    MaxPages(u32, oneshot::Sender<Result<(), StoreError>>),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+pub(super) struct Writer {
+    path: PathBuf,
+    connection: Connection,
+    lock: File,
+    queue: mpsc::Receiver<Command>,
+    counters: Arc<Counters>,
+    options: SqliteOptions,
+    heads: Heads,
+    /// Pages in the write-ahead log, as of the last commit.
+    wal_pages: Arc<AtomicU32>,
+    /// At how many of them the next checkpoint is due.
+    checkpoint_at: u32,
+    /// When keys were last forgotten, by the time of the events themselves.
+    pruned_at: Timestamp,
+    /// Whether the last transaction went through; a change is reported once.
+    healthy: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        opened: Opened,
+        queue: mpsc::Receiver<Command>,
+        counters: Arc<Counters>,
+        options: SqliteOptions,
+    ) -> Result<Self, StoreError> {
+        let Opened { path, mut connection, lock } = opened;
+        let wal_pages = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&wal_pages);
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            seen.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self {
+            path,
+            connection,
+            lock,
+            queue,
+            counters,
+            heads: Heads::new(options.heads),
+            wal_pages,
+            checkpoint_at: options.checkpoint_pages,
+            pruned_at: Timestamp::default(),
+            healthy: true,
+            options,
+        })
+    }
+
+    /// Serves the queue until the log is closed or dropped.
+    pub(super) fn run(mut self) {
+        let mut held = None;
+        let mut closing = None;
+        while let Some(command) = held.take().or_else(|| self.queue.blocking_recv()) {
+            match command {
+                Command::Append(append, reply) => {
+                    let mut group = Group::new(*append, reply);
+                    held = self.gather(&mut group);
+                    let served = group.appends.len();
+                    self.commit(group);
+                    self.checkpoint_if_due();
+                    if served > 1 && held.is_none() && self.queue.len() < served {
+                        std::thread::sleep(self.options.linger);
+                    }
+                }
+                Command::Rebuild(mut progress, reply) => {
+                    self.heads.clear();
+                    answer(reply, rebuild::rebuild(&mut self.connection, &mut *progress));
+                    self.checkpoint_if_due();
+                }
+                Command::MaxPages(pages, reply) => answer(reply, set_max_pages(&self.connection, pages)),
+                Command::Close(reply) => {
+                    closing = Some(reply);
+                    break;
+                }
+            }
+        }
+        self.finish(closing);
+    }
+
+    /// Takes in what is ready, within bounds. What cannot join the group is handed back.
+    fn gather(&mut self, group: &mut Group) -> Option<Command> {
+        while group.appends.len() < self.options.group_appends && group.bytes < self.options.group_bytes {
+            match self.queue.try_recv() {
+                Ok(Command::Append(append, reply)) => group.push(*append, reply),
+                Ok(other) => return Some(other),
+                Err(_) => break,
+            }
+        }
+        None
+    }
+
+    fn commit(&mut self, group: Group) {
+        let Group { appends, replies, .. } = group;
+        let outcomes = match self.attempt(&appends) {
+            Ok(outcomes) => outcomes,
+            Err(StoreError::Full) => {
+                // Pages that move into the database make room in the write-ahead log.
+                self.checkpoint("PASSIVE");
+                self.attempt_each(&appends)
+            }
+            Err(error) if appends.len() == 1 => vec![Err(error)],
+            Err(_) => self.attempt_each(&appends),
+        };
+        let fault = outcomes.iter().find_map(|outcome| match outcome {
+            Ok(()) | Err(StoreError::Conflict { .. }) => None,
+            Err(error) => Some(error.to_string()),
+        });
+        match (&fault, self.healthy) {
+            (Some(error), true) => tracing::error!(%error, "the log cannot be written"),
+            (None, false) => tracing::info!("the log can be written again"),
+            (Some(_), false) | (None, true) => {}
+        }
+        self.healthy = fault.is_none();
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            if !matches!(outcome, Ok(()) | Err(StoreError::Conflict { .. })) {
+                self.counters.failed();
+            }
+            answer(reply, outcome);
+        }
+    }
+
+    /// Each append in a transaction of its own.
+    fn attempt_each(&mut self, appends: &[Prepared]) -> Vec<Result<(), StoreError>> {
+        let alone = |append| self.attempt(std::slice::from_ref(append))?.into_iter().collect();
+        appends.iter().map(alone).collect()
+    }
+
+    /// One transaction. Either it fails as a whole and nothing has changed, or the answer says for
+    /// each append whether it is committed.
+    fn attempt(&mut self, group: &[Prepared]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        self.rollback();
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let mut changes = Changes::default();
+        let outcomes = match self.write(group, &mut changes) {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                self.rollback();
+                return Err(error);
+            }
+        };
+        if changes.appends == 0 {
+            self.rollback();
+            return Ok(outcomes);
+        }
+        if let Err(error) = self.connection.prepare_cached("COMMIT")?.execute([]) {
+            self.rollback();
+            return Err(error.into());
+        }
+        self.counters.committed(changes.appends, changes.events);
+        self.pruned_at = changes.pruned_at.unwrap_or(self.pruned_at);
+        for (session, change) in changes.sessions {
+            if let Some(stream) = change.stream {
+                let summary = change.summary.cloned().or(change.written);
+                self.heads.insert(session.clone(), Known { stream, head: change.head, summary });
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn write<'a>(
+        &self,
+        group: &'a [Prepared],
+        changes: &mut Changes<'a>,
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut newest_key = None;
+        for append in group {
+            let change = self.change(changes, &append.session)?;
+            if !admits(change.head, append.after) {
+                outcomes.push(Err(StoreError::Conflict { head: change.head }));
+                continue;
+            }
+            let stream = match change.stream {
+                Some(stream) => stream,
+                None => *change.stream.insert(statements::insert_stream(&self.connection, &append.session)?),
+            };
+            statements::insert_batch(&self.connection, stream, append)?;
+            for row in &append.rows {
+                statements::put_row(&self.connection, stream, row)?;
+                if let PreparedRow::Request(row) = row {
+                    newest_key = newest_key.max(Some(row.at));
+                }
+            }
+            if let Some(state) = &append.snapshot {
+                statements::put_snapshot(&self.connection, stream, append.last.seq, state)?;
+            }
+            change.head = append.last;
+            change.summary = Some(&append.summary);
+            changes.appends += 1;
+            changes.events += append.events();
+            outcomes.push(Ok(()));
+        }
+        for (_, change) in &changes.sessions {
+            if let (Some(stream), Some(summary)) = (change.stream, change.summary) {
+                statements::put_session(&self.connection, stream, summary, change.written.as_ref())?;
+            }
+        }
+        if let Some(now) = newest_key.filter(|now| now.since(self.pruned_at) >= PRUNE_EVERY) {
+            let horizon = Timestamp::from_micros(now.as_micros().saturating_sub(REQUEST_MICROS));
+            let gone = statements::prune_requests(&self.connection, horizon, PRUNE_LIMIT)?;
+            // If there may be more, the next group goes on.
+            if gone < PRUNE_LIMIT as usize {
+                changes.pruned_at = Some(now);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// What is known of a session within the transaction.
+    fn change<'c, 'a>(
+        &self,
+        changes: &'c mut Changes<'a>,
+        session: &'a SessionId,
+    ) -> Result<&'c mut Change<'a>, StoreError> {
+        let place = match changes.places.get(session) {
+            Some(place) => *place,
+            None => {
+                let change = match self.heads.get(session) {
+                    Some(known) => Change {
+                        stream: Some(known.stream),
+                        head: known.head,
+                        written: known.summary.clone(),
+                        summary: None,
+                    },
+                    None => {
+                        let found = statements::find_head(&self.connection, session)?;
+                        let (stream, head) =
+                            found.map(|(stream, head)| (Some(stream), head)).unwrap_or_default();
+                        Change { stream, head, written: None, summary: None }
+                    }
+                };
+                changes.places.insert(session, changes.sessions.len());
+                changes.sessions.push((session, change));
+                changes.sessions.len() - 1
+            }
+        };
+        let change = changes.sessions.get_mut(place).map(|(_, change)| change);
+        change.ok_or_else(|| StoreError::Failed("a session of the group was mislaid".into()))
+    }
+
+    /// Leaves a transaction that failed; SQLite may have left it by itself.
+    fn rollback(&self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "cannot roll back");
+        }
+    }
+
+    /// Moves pages from the write-ahead log into the database, after the answers are out.
+    fn checkpoint_if_due(&mut self) {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if pages < self.checkpoint_at {
+            return;
+        }
+        let every = self.options.checkpoint_pages;
+        match self.checkpoint("PASSIVE") {
+            Some(Checkpoint::Whole) => self.checkpoint_at = every,
+            // Readers still need old pages. If that goes on for long, wait for them a moment.
+            Some(Checkpoint::Part) if pages >= every.saturating_mul(PATIENCE) => {
+                self.busy_timeout(CHECKPOINT_WAIT);
+                let done = self.checkpoint("RESTART");
+                self.busy_timeout(self.options.busy_timeout);
+                let whole = matches!(done, Some(Checkpoint::Whole));
+                self.checkpoint_at = if whole { every } else { pages.saturating_add(every) };
+            }
+            Some(Checkpoint::Part) | None => self.checkpoint_at = pages.saturating_add(every),
+        }
+    }
+
+    fn checkpoint(&self, mode: &str) -> Option<Checkpoint> {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        let done = self.connection.query_row(&sql, [], |row| {
+            let (busy, total, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(if !busy && moved >= total { Checkpoint::Whole } else { Checkpoint::Part })
+        });
+        done.inspect_err(|error| tracing::warn!(%error, "checkpoint failed")).ok()
+    }
+
+    fn busy_timeout(&self, timeout: Duration) {
+        if let Err(error) = self.connection.busy_timeout(timeout) {
+            tracing::warn!(%error, "cannot set the busy timeout");
+        }
+    }
+
+    /// Tidies up, frees the file, and only then says so.
+    fn finish(self, closing: Option<oneshot::Sender<Result<(), StoreError>>>) {
+        let Self { path, connection, lock, queue, counters, .. } = self;
+        drop(queue);
+        let tidied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = tidied {
+            // The write-ahead log stays beside the file and is read again on the next start.
+            tracing::warn!(%error, "checkpoint failed");
+        }
+        let closed = connection.close().map_err(|(_, error)| StoreError::from(error));
+        drop(lock);
+        let stats = counters.stats();
+        tracing::debug!(path = %path.display(), commits = stats.commits, events = stats.events, "log closed");
+        if let Some(reply) = closing {
+            answer(reply, closed);
+        }
+    }
+}
+
+/// Appends that are committed together.
+struct Group {
+    appends: Vec<Prepared>,
+    replies: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    bytes: usize,
+}
+
+impl Group {
+    fn new(append: Prepared, reply: oneshot::Sender<Result<(), StoreError>>) -> Self {
+        let mut group = Self { appends: Vec::new(), replies: Vec::new(), bytes: 0 };
+        group.push(append, reply);
+        group
+    }
+
+    fn push(&mut self, append: Prepared, reply: oneshot::Sender<Result<(), StoreError>>) {
+        self.bytes += append.size();
+        self.appends.push(append);
+        self.replies.push(reply);
+    }
+}
+
+/// What a transaction changes; taken over once it is committed, forgotten if it is not.
+#[derive(Default)]
+struct Changes<'a> {
+    places: HashMap<&'a SessionId, usize>,
+    sessions: Vec<(&'a SessionId, Change<'a>)>,
+    appends: u64,
+    events: u64,
+    pruned_at: Option<Timestamp>,
+}
+
+struct Change<'a> {
+    /// The session's number; none before its first append.
+    stream: Option<i64>,
+    head: Position,
+    /// Its row as it was before.
+    written: Option<SessionRow>,
+    /// Its row as it becomes, written once per transaction.
+    summary: Option<&'a SessionRow>,
+}
+
+enum Checkpoint {
+    Whole,
+    Part,
+}
+
+fn answer(reply: oneshot::Sender<Result<(), StoreError>>, outcome: Result<(), StoreError>) {
+    // Whoever asked may be gone; that changes nothing.
+    reply.send(outcome).ok();
+}
+
+const REQUEST_MICROS: u64 = REQUEST_MEMORY.as_secs() * 1_000_000;
+const PRUNE_LIMIT: u32 = 1000;
+
+/// So many times the usual size may the write-ahead log reach before readers are waited for.
+const PATIENCE: u32 = 8;
+const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);

@@ -1,0 +1,10 @@
+//! One suite for every store, and what only SQLite has to prove.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod cases;
+mod concurrency;
+mod crash;
+mod full;
+mod refused;
+mod scribe;
+mod sqlite;

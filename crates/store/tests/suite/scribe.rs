@@ -1,0 +1,173 @@
+//! Writes what a session would: events, the rows they change, and the session afterwards.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use switchboard_core::model::{
+    Author, Claim, Message, Origin, Output, Part, RequestKey, TurnEnd, TurnOutcome, TurnRequest,
+};
+use switchboard_core::{
+    AgentId, Committed, Event, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
+    Timestamp, TurnId, WorkerId, rows,
+};
+use switchboard_store::{Append, Batch, Log, SqliteLog, SqliteOptions, StoreError, Synchronous};
+
+pub(crate) struct Scribe {
+    pub(crate) session: Session,
+    owner: PrincipalId,
+    /// Time of the next event, in microseconds.
+    pub(crate) clock: u64,
+}
+
+impl Scribe {
+    pub(crate) fn new(session: &str, owner: &str) -> Self {
+        Self {
+            session: Session::new(SessionId::from(session), SessionLimits::default()),
+            owner: PrincipalId::from(owner),
+            clock: 1_700_000_000_000_000,
+        }
+    }
+
+    /// Goes on where a stored session is.
+    pub(crate) async fn resume(log: &dyn Log, session: &str, owner: &str) -> Self {
+        let id = SessionId::from(session);
+        let mut scribe = Self::new(session, owner);
+        if let Some(loaded) = log.load(&id).await.unwrap() {
+            scribe.session = loaded.snapshot.unwrap_or(scribe.session);
+            for committed in loaded.batches.iter().flat_map(|batch| &batch.events) {
+                scribe.session.apply(committed);
+            }
+            scribe.clock = scribe.session.updated_at().as_micros() + 1;
+        }
+        scribe
+    }
+
+    pub(crate) fn id(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// The append that these events make, as if it had succeeded.
+    pub(crate) fn write(&mut self, events: Vec<Event>) -> Append {
+        let after = self.session.head();
+        let epoch = if after.seq == 0 { EPOCH } else { after.epoch };
+        let (mut changed, mut committed) = (Vec::new(), Vec::new());
+        for (seq, event) in (after.seq + 1..).zip(events) {
+            let at = Timestamp::from_micros(self.clock);
+            self.clock += 1;
+            let event = Committed { position: Position { epoch, seq }, at, event };
+            changed.extend(rows(&self.session, &event));
+            self.session.apply(&event);
+            committed.push(event);
+        }
+        Append {
+            session: self.id().clone(),
+            after,
+            batch: Arc::new(Batch { events: committed }),
+            rows: changed,
+            summary: self.session.summary().unwrap(),
+            snapshot: None,
+        }
+    }
+
+    /// The same, with a snapshot.
+    pub(crate) fn write_with_snapshot(&mut self, events: Vec<Event>) -> Append {
+        let append = self.write(events);
+        Append { snapshot: Some(Arc::new(self.session.clone())), ..append }
+    }
+
+    pub(crate) fn open(&mut self) -> Append {
+        let opened = Event::SessionOpened {
+            owner: self.owner.clone(),
+            epoch: EPOCH,
+            agent: AgentId::from("echo"),
+            name: None,
+        };
+        self.write(vec![opened])
+    }
+
+    /// A turn is accepted, with an input and perhaps a key, and starts.
+    pub(crate) fn start(&mut self, turn: &str, input: &str, key: Option<&str>) -> Append {
+        let turn = TurnId::from(turn);
+        let parts = vec![Part::Text(input.into())];
+        let message = Message {
+            id: MessageId::input_of(&turn),
+            parent: self.tip(),
+            author: Author::User(self.owner.clone()),
+            parts: parts.clone(),
+            turn: turn.clone(),
+        };
+        let accepted = Event::TurnAccepted {
+            turn: turn.clone(),
+            request: TurnRequest::Chat { parts },
+            agent: AgentId::from("echo"),
+            origin: Origin {
+                principal: self.owner.clone(),
+                protocol: "asp".into(),
+                attachment: None,
+                handle: None,
+                bound: false,
+                options: Value::Null,
+            },
+            serial: false,
+            deadline: Timestamp::NEVER,
+            key: key.map(|key| RequestKey { key: key.into(), digest: format!("digest of {key}") }),
+            meta: Value::Null,
+        };
+        let claim = Claim { worker: WorkerId::from("worker"), fence: 1 };
+        let started = Event::TurnStarted { turn, claim };
+        self.write(vec![Event::MessageAdded { message }, accepted, started])
+    }
+
+    pub(crate) fn end(&mut self, turn: &str, outcome: TurnOutcome) -> Append {
+        self.write(vec![Event::TurnEnded { turn: TurnId::from(turn), end: TurnEnd::new(outcome) }])
+    }
+
+    /// Some pieces of the answer of a turn.
+    pub(crate) fn say(&mut self, turn: &str, pieces: usize) -> Append {
+        let events = (0..pieces).map(|_| text(turn, "piece ")).collect();
+        self.write(events)
+    }
+
+    fn tip(&self) -> Option<MessageId> {
+        let json = serde_json::to_value(&self.session).unwrap();
+        json["tip"].as_str().map(MessageId::from)
+    }
+}
+
+pub(crate) fn text(turn: &str, piece: &str) -> Event {
+    Event::TurnOutput { turn: TurnId::from(turn), output: Output::Text(piece.into()) }
+}
+
+/// All events of a session, which must be dense.
+pub(crate) async fn all(log: &dyn Log, session: &SessionId) -> Vec<Committed> {
+    let mut events: Vec<Committed> = Vec::new();
+    loop {
+        let batches = log.read(session, events.len() as u64, 100).await.unwrap();
+        if batches.is_empty() {
+            break;
+        }
+        events.extend(batches.iter().flat_map(|batch| batch.events.clone()));
+    }
+    for (seq, event) in (1..).zip(&events) {
+        assert_eq!(event.position, Position { epoch: EPOCH, seq });
+    }
+    events
+}
+
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Refused(why)) => why,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Quick to open, and as safe as a test needs.
+pub(crate) fn options() -> SqliteOptions {
+    SqliteOptions { synchronous: Synchronous::Normal, ..SqliteOptions::default() }
+}
+
+pub(crate) fn open(folder: &tempfile::TempDir) -> SqliteLog {
+    SqliteLog::open(folder.path().join("log.db"), options()).unwrap()
+}
+
+pub(crate) const EPOCH: u32 = 7;

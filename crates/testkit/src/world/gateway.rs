@@ -1,0 +1,106 @@
+//! The way from a connection to the sessions, with the rules of `server/src/gateway.rs`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use switchboard_core::{
+    Actor, Event, Op, Position, Principal, PrincipalId, Reject, RequestId, Scope, SessionId, Timestamp,
+};
+
+use super::session::{AttachRequest, Letter, Mail, ReplyTo};
+use super::{PeerId, World};
+
+impl World {
+    /// Submits what a connection asks; the answer arrives in its inbox.
+    pub(super) fn submit_for(
+        &mut self,
+        peer: PeerId,
+        principal: &Principal,
+        request: RequestId,
+        session: &SessionId,
+        op: Op,
+    ) {
+        let reply = ReplyTo::Peer(peer, request);
+        match self.admit(principal, session, &op) {
+            Ok(session) => {
+                let mail = Mail { actor: Actor::client(principal.id.clone()), op, reply };
+                self.mail(&session, Letter::Op(Box::new(mail)));
+            }
+            Err(reject) => self.answer(reply, Err(reject)),
+        }
+    }
+
+    /// Follows a session on behalf of a connection.
+    pub(super) fn attach_for(
+        &mut self,
+        peer: PeerId,
+        principal: &Principal,
+        request: RequestId,
+        session: &SessionId,
+        from: Option<Position>,
+    ) {
+        let attach = AttachRequest { peer, principal: principal.id.clone(), request, from };
+        self.mail(session, Letter::Attach(attach));
+    }
+
+    /// Whether the credential reaches this op, and in which session it belongs: a repeated
+    /// idempotency key leads to the session in which it was first used.
+    pub(super) fn admit(
+        &mut self,
+        principal: &Principal,
+        session: &SessionId,
+        op: &Op,
+    ) -> Result<SessionId, Reject> {
+        if let Some(gate) = &mut self.gate {
+            gate(principal, op, self.now)?;
+        }
+        let reaches = |agent| self.agents.contains_key(agent) && principal.scopes.allows_agent(agent);
+        match op {
+            Op::Open { agent, .. } if !reaches(agent) => Err(Reject::UnknownAgent(agent.clone())),
+            Op::ChangeTools(_) if !principal.scopes.allows(Scope::Tools) => Err(Reject::Forbidden),
+            Op::StartTurn(turn) => {
+                if !principal.scopes.allows(Scope::Invoke) {
+                    return Err(Reject::Forbidden);
+                }
+                if let Some(agent) = &turn.agent
+                    && !reaches(agent)
+                {
+                    return Err(Reject::UnknownAgent(agent.clone()));
+                }
+                if self.draining {
+                    return Err(Reject::Draining);
+                }
+                let Some(key) = &turn.key else { return Ok(session.clone()) };
+                Ok(self.keys.reserve((principal.id.clone(), key.key.clone()), session, self.now))
+            }
+            _ => Ok(session.clone()),
+        }
+    }
+
+    /// Takes in the idempotency keys of the log, as a server does when it starts.
+    pub(super) fn remember_keys(&mut self) {
+        self.keys = KeyIndex::default();
+        for (session, committed) in self.log.all() {
+            if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
+                let key = (origin.principal.clone(), key.key.clone());
+                self.keys.sessions.insert(key, (session.clone(), committed.at));
+            }
+        }
+    }
+}
+
+/// Where each idempotency key was first used.
+#[derive(Debug, Default)]
+pub(super) struct KeyIndex {
+    sessions: BTreeMap<(PrincipalId, String), (SessionId, Timestamp)>,
+}
+
+impl KeyIndex {
+    fn reserve(&mut self, key: (PrincipalId, String), session: &SessionId, now: Timestamp) -> SessionId {
+        self.sessions.retain(|_, (_, at)| now.since(*at) < KEY_MEMORY);
+        self.sessions.entry(key).or_insert_with(|| (session.clone(), now)).0.clone()
+    }
+}
+
+/// A little longer than sessions remember keys, so that they decide.
+const KEY_MEMORY: Duration = Duration::from_secs(16 * 60);

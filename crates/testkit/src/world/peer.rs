@@ -1,0 +1,345 @@
+//! One connection and its transport, driven as `server/src/driver.rs` does it.
+
+use std::collections::VecDeque;
+
+use switchboard_core::{
+    Close, CloseReason, Connection, Frame, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
+    SessionView, Timestamp,
+};
+
+use super::{PeerId, World};
+
+/// One connection of the world, with the client's end of its transport.
+#[derive(Debug)]
+pub(super) struct Peer {
+    connection: Box<dyn Connection>,
+    pub(super) principal: Principal,
+    followed: Vec<Followed>,
+    inbox: VecDeque<Delivery>,
+    /// What the client has sent and the server not read yet.
+    inbound: VecDeque<Inbound>,
+    /// Requests that wait for their answer; too many stop the reading.
+    outstanding: usize,
+    pub(super) wake: Option<Timestamp>,
+    outbox: VecDeque<Frame>,
+    outbox_bytes: usize,
+    reported_backlog: usize,
+    /// The client does not read.
+    pub(super) stalled: bool,
+    received: VecDeque<Received>,
+    closing: Option<Close>,
+    pub(super) over: bool,
+    max_message: usize,
+}
+
+#[derive(Debug)]
+struct Followed {
+    session: SessionId,
+    position: u64,
+}
+
+/// Something for one connection from inside the server.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    Done(RequestId, Reply),
+    Rejected(RequestId, Reject),
+    Attached(RequestId, SessionId, u64, Box<SessionView>),
+    Drain { retry_ms: u64 },
+    Close(CloseReason),
+}
+
+/// Something for one connection from its client.
+#[derive(Debug)]
+pub(super) enum Inbound {
+    Frame(Frame),
+    Closed(CloseReason),
+}
+
+/// What a client sees of its transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// One whole transport message.
+    Frame(Frame),
+    /// The server closed the transport in an orderly way. Always the last.
+    Close(Close),
+    /// The transport broke. Always the last.
+    Lost,
+}
+
+impl Peer {
+    pub(super) fn new(connection: Box<dyn Connection>, principal: Principal, max_message: usize) -> Self {
+        Self {
+            connection,
+            principal,
+            followed: Vec::new(),
+            inbox: VecDeque::new(),
+            inbound: VecDeque::new(),
+            outstanding: 0,
+            wake: None,
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            reported_backlog: 0,
+            stalled: false,
+            received: VecDeque::new(),
+            closing: None,
+            over: false,
+            max_message,
+        }
+    }
+
+    pub(super) fn take_received(&mut self) -> Vec<Received> {
+        self.received.drain(..).collect()
+    }
+
+    pub(super) const fn backlog(&self) -> usize {
+        self.outbox_bytes
+    }
+
+    /// The transport takes up to `bytes` of what waits.
+    fn transmit(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while let Some(frame) = self.outbox.front() {
+            let size = size(frame);
+            if size > left {
+                break;
+            }
+            left -= size;
+            self.outbox_bytes -= size;
+            self.received.extend(self.outbox.pop_front().map(Received::Frame));
+        }
+        if self.over && self.outbox.is_empty() {
+            self.received.extend(self.closing.take().map(Received::Close));
+        }
+    }
+
+    /// The transport is gone at once; what waited on it is lost.
+    pub(super) fn lose(&mut self) {
+        self.over = true;
+        self.closing = None;
+        self.outbox.clear();
+        self.outbox_bytes = 0;
+        self.inbound.clear();
+        self.inbox.clear();
+        self.wake = None;
+        self.received.push_back(Received::Lost);
+    }
+
+    fn pressure(&self) -> bool {
+        let backlog = self.outbox_bytes;
+        let grown = backlog >= HIGH_WATER && backlog >= self.reported_backlog + HIGH_WATER;
+        let fallen = self.reported_backlog > 0 && backlog <= LOW_WATER;
+        grown || fallen
+    }
+}
+
+impl World {
+    /// Whether a connection has something to do now.
+    pub(super) fn peer_is_ready(&self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.over) else { return false };
+        !peer.inbox.is_empty()
+            || (!peer.inbound.is_empty() && peer.outstanding < MAX_OUTSTANDING)
+            || peer.wake.is_some_and(|at| at <= self.now)
+            || peer.pressure()
+            || self.next_event_for(peer).is_some()
+    }
+
+    /// One round of the driver: everything that has arrived inside, then one message of the client.
+    pub(super) fn run_peer(&mut self, id: PeerId) {
+        self.absorb(id);
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) else { return };
+        if peer.pressure() {
+            let backlog = peer.outbox_bytes;
+            peer.reported_backlog = backlog;
+            if backlog > MAX_BACKLOG {
+                return self.input(id, Input::Closed(CloseReason::TooSlow));
+            }
+            return self.input(id, Input::Backlog(backlog));
+        }
+        if peer.outstanding < MAX_OUTSTANDING
+            && let Some(inbound) = peer.inbound.pop_front()
+        {
+            return match inbound {
+                Inbound::Frame(frame) if size(&frame) - HEADER > peer.max_message => {
+                    self.input(id, Input::Closed(CloseReason::TooBig));
+                }
+                Inbound::Frame(frame) => self.input(id, Input::Frame(frame)),
+                Inbound::Closed(reason) => self.hang_up(id, reason),
+            };
+        }
+        if peer.wake.is_some_and(|at| at <= self.now) {
+            self.schedule.count_timeout(self.now);
+            self.input(id, Input::Timeout);
+        }
+    }
+
+    /// Takes in answers first, and events of the followed sessions after them.
+    fn absorb(&mut self, id: PeerId) {
+        loop {
+            let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) else { return };
+            if let Some(delivery) = peer.inbox.pop_front() {
+                self.take_delivery(id, delivery);
+                continue;
+            }
+            let Some((index, event)) = self.peers.get(&id).and_then(|peer| self.next_event_for(peer)) else {
+                return;
+            };
+            let Some(followed) = self.peers.get_mut(&id).and_then(|peer| peer.followed.get_mut(index)) else {
+                return;
+            };
+            assert_eq!(event.position.seq, followed.position + 1, "events arrive in order, without gaps");
+            followed.position = event.position.seq;
+            let session = followed.session.clone();
+            self.input(id, Input::Committed(&session, &event));
+        }
+    }
+
+    fn next_event_for(&self, peer: &Peer) -> Option<(usize, std::sync::Arc<switchboard_core::Committed>)> {
+        if !peer.connection.wants_events() {
+            return None;
+        }
+        peer.followed.iter().enumerate().find_map(|(index, followed)| {
+            let visible = self.sessions.get(&followed.session)?.visible;
+            if followed.position >= visible {
+                return None;
+            }
+            Some((index, self.log.after(&followed.session, followed.position)?))
+        })
+    }
+
+    fn take_delivery(&mut self, id: PeerId, delivery: Delivery) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let Delivery::Done(..) | Delivery::Rejected(..) | Delivery::Attached(..) = &delivery {
+            peer.outstanding = peer.outstanding.saturating_sub(1);
+        }
+        match delivery {
+            Delivery::Done(request, reply) => {
+                if let Reply::Authenticated(principal) = &reply {
+                    peer.principal = principal.clone();
+                }
+                self.input(id, Input::Done(request, reply));
+            }
+            Delivery::Rejected(request, reject) => self.input(id, Input::Rejected(request, reject)),
+            Delivery::Attached(request, session, position, view) => {
+                peer.followed.retain(|followed| followed.session != session);
+                peer.followed.push(Followed { session, position });
+                self.input(id, Input::Done(request, Reply::Attached(view)));
+            }
+            Delivery::Drain { retry_ms } => self.input(id, Input::Drain { retry_ms }),
+            Delivery::Close(reason) => self.input(id, Input::Closed(reason)),
+        }
+    }
+
+    /// Feeds one input and carries out everything that it leads to.
+    pub(super) fn input(&mut self, id: PeerId, input: Input<'_>) {
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) else { return };
+        let violation = peer.connection.handle_input(input, now).err();
+        let mut outputs = Vec::new();
+        peer.wake = loop {
+            match peer.connection.poll_output() {
+                Output::Idle { wake } => break wake,
+                output => outputs.push(output),
+            }
+            assert!(outputs.len() < MAX_OUTPUTS, "a connection never stops to answer one input");
+        };
+        for output in outputs {
+            self.carry_out(id, output);
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let Some(violation) = violation {
+            peer.closing.get_or_insert(violation.0);
+        }
+        if peer.closing.is_some() {
+            peer.over = true;
+            peer.wake = None;
+            peer.followed.clear();
+            peer.inbound.clear();
+        }
+        if !peer.stalled {
+            peer.transmit(usize::MAX);
+        }
+    }
+
+    fn carry_out(&mut self, id: PeerId, output: Output) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match output {
+            Output::Send(frame) => {
+                peer.outbox_bytes += size(&frame);
+                peer.outbox.push_back(frame);
+            }
+            Output::Submit(request, session, op) => {
+                peer.outstanding += 1;
+                let principal = peer.principal.clone();
+                self.submit_for(id, &principal, request, &session, op);
+            }
+            Output::Attach(request, session, from) => {
+                peer.outstanding += 1;
+                let principal = peer.principal.clone();
+                self.attach_for(id, &principal, request, &session, from);
+            }
+            Output::Detach(session) => peer.followed.retain(|followed| followed.session != session),
+            Output::Authenticate(request, credential) => {
+                peer.outstanding += 1;
+                let own = peer.principal.id.clone();
+                let answer = match self.authenticate(Some(&credential.0)) {
+                    Ok(principal) if principal.id == own => {
+                        Delivery::Done(request, Reply::Authenticated(principal))
+                    }
+                    Ok(_) | Err(_) => Delivery::Rejected(request, Reject::Unauthenticated),
+                };
+                self.deliver(id, answer);
+            }
+            Output::Close(close) => {
+                peer.closing.get_or_insert(close);
+            }
+            Output::Idle { .. } => {}
+        }
+    }
+
+    /// The client is gone, or says goodbye.
+    fn hang_up(&mut self, id: PeerId, reason: CloseReason) {
+        self.input(id, Input::Closed(reason));
+        if let Some(peer) = self.peers.get_mut(&id)
+            && reason == CloseReason::TransportLost
+            && !peer.received.contains(&Received::Lost)
+        {
+            peer.received.retain(|received| matches!(received, Received::Frame(_)));
+            peer.lose();
+        }
+    }
+
+    pub(super) fn deliver(&mut self, id: PeerId, delivery: Delivery) {
+        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) {
+            peer.inbox.push_back(delivery);
+        }
+    }
+
+    pub(super) fn push_inbound(&mut self, id: PeerId, inbound: Inbound) {
+        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) {
+            peer.inbound.push_back(inbound);
+        }
+    }
+
+    /// The client reads up to `bytes` of what waits for it.
+    pub(super) fn transmit(&mut self, id: PeerId, bytes: usize) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.transmit(bytes);
+        }
+    }
+}
+
+/// What a frame weighs on the transport.
+fn size(frame: &Frame) -> usize {
+    HEADER
+        + match frame {
+            Frame::Text(text) => text.len(),
+            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+        }
+}
+
+const HEADER: usize = 8;
+const MAX_OUTSTANDING: usize = 128;
+const HIGH_WATER: usize = 64 << 10;
+const LOW_WATER: usize = 16 << 10;
+const MAX_BACKLOG: usize = 32 << 20;
+const MAX_OUTPUTS: usize = 1_000_000;
