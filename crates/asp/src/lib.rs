@@ -7,6 +7,7 @@
 //!                   ─ open_payload ─▶ Payload ─ ClientMessage / ServerMessage::from_payload ─▶ message
 //! ```
 
+pub mod client;
 pub mod codec;
 mod conn;
 pub mod error;

@@ -44,18 +44,26 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// Reads a space-separated scope list; unknown words are ignored.
+    /// Reads a space-separated scope list.
     ///
     /// A protocol prefix (`asp:invoke`) names the same scope as the bare word. `agent:<id>`
-    /// restricts the credential to the agents named.
+    /// restricts the credential to the agents named. A list that is empty, or names only agents,
+    /// means everything but [`Scope::Admin`]; one that names only what we do not know means nothing.
     pub fn parse(text: &str) -> Self {
         let mut scopes = Self { allowed: Vec::new(), agents: None };
+        let mut silent = true;
         for word in text.split_ascii_whitespace() {
             if let Some(agent) = word.strip_prefix("agent:") {
                 scopes.agents.get_or_insert_default().push(AgentId::from(agent));
                 continue;
             }
-            match word.rsplit(':').next().unwrap_or(word) {
+            silent = false;
+            let scope = match word.split_once(':') {
+                Some((prefix, scope)) if PREFIXES.contains(&prefix) => scope,
+                Some(_) => continue,
+                None => word,
+            };
+            match scope {
                 "connect" => scopes.allowed.push(Scope::Connect),
                 "invoke" => scopes.allowed.push(Scope::Invoke),
                 "tools" => scopes.allowed.push(Scope::Tools),
@@ -63,7 +71,7 @@ impl Scopes {
                 _ => {}
             }
         }
-        if scopes.allowed.is_empty() {
+        if silent {
             scopes.allowed = Self::default().allowed;
         }
         scopes
@@ -122,6 +130,9 @@ impl Role {
         matches!(self, Self::Owner | Self::Contributor | Self::Device)
     }
 }
+
+/// What may stand before a scope.
+const PREFIXES: &[&str] = &["switchboard", "asp", "acolyte", "aip", "vip", "alicia"];
 
 #[cfg(test)]
 mod tests {

@@ -77,3 +77,31 @@ pub enum Reject {
     #[error("the credential was refused")]
     Unauthenticated,
 }
+
+impl Reject {
+    /// A short, stable name, for metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Forbidden => "forbidden",
+            Self::UnknownTurn(_) => "unknown_turn",
+            Self::TurnOver(_) => "turn_over",
+            Self::Fenced(_) => "fenced",
+            Self::DuplicateTurn(_) => "duplicate_turn",
+            Self::CallGone(_) => "call_gone",
+            Self::UnknownTool(_) => "unknown_tool",
+            Self::InvalidArgs(_) => "invalid_args",
+            Self::UnknownAgent(_) => "unknown_agent",
+            Self::UnknownMessage(_) => "unknown_message",
+            Self::KeyConflict => "key_conflict",
+            Self::AttachmentGone => "attachment_gone",
+            Self::Invalid(_) => "invalid",
+            Self::Limit { .. } => "limit",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Draining => "draining",
+            Self::Busy => "busy",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Unauthenticated => "unauthenticated",
+        }
+    }
+}

@@ -78,11 +78,14 @@ proptest! {
     fn a_turn_ends_at_most_once_and_nothing_of_it_follows(steps in steps(STEPS)) {
         let world = World::after(&steps);
         let (mut accepted, mut stopped, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut placed, mut started) = (BTreeSet::new(), BTreeSet::new());
         for Committed { event, .. } in &world.log {
             let Some(turn) = event.turn() else { continue };
             prop_assert!(!ended.contains(turn), "after its end: {:?}", event);
             match event {
-                Event::MessageAdded { .. } => prop_assert!(!accepted.contains(turn)),
+                Event::MessageAdded { .. } => {
+                    prop_assert!(placed.insert(turn) && !started.contains(turn) && !stopped.contains(turn));
+                }
                 Event::TurnAccepted { .. } => prop_assert!(accepted.insert(turn)),
                 Event::TurnEnded { .. } => prop_assert!(accepted.contains(turn) && ended.insert(turn)),
                 _ => {
@@ -92,6 +95,9 @@ proptest! {
             }
             if matches!(event, Event::TurnInterrupted { .. }) {
                 stopped.insert(turn);
+            }
+            if matches!(event, Event::TurnStarted { .. }) {
+                started.insert(turn);
             }
         }
         let live: BTreeSet<&TurnId> = world.session.turns().map(|turn| &turn.turn).collect();

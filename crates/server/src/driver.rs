@@ -21,6 +21,7 @@ use crate::auth::Authenticator;
 use crate::clock::Clock;
 use crate::feed::{Feed, Next};
 use crate::gateway::{Caller, Gateway};
+use crate::meters::TransportMeters;
 use crate::outbox::Outbox;
 use crate::port::Delivery;
 
@@ -42,6 +43,7 @@ pub(crate) struct Driver {
     reported_backlog: usize,
     /// A peer with more than this in front of it is sent away.
     max_backlog: usize,
+    meters: TransportMeters,
     closing: Option<Close>,
 }
 
@@ -68,6 +70,7 @@ impl Driver {
         gateway: Arc<Gateway>,
         authenticator: Arc<Authenticator>,
         max_backlog: usize,
+        meters: TransportMeters,
     ) -> Self {
         let clock = gateway.sessions.environment.clock;
         Self {
@@ -84,12 +87,13 @@ impl Driver {
             read_after: None,
             reported_backlog: 0,
             max_backlog,
+            meters,
             closing: None,
         }
     }
 
-    /// Serves the connection until it is over.
-    pub(crate) async fn drive<S>(mut self, mut socket: S)
+    /// Serves the connection until it is over; answers the code it was closed with.
+    pub(crate) async fn drive<S>(mut self, mut socket: S) -> u16
     where
         S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
     {
@@ -117,8 +121,9 @@ impl Driver {
                     self.input(Input::Backlog(self.reported_backlog));
                 }
             }
-            if self.outbox.is_empty() {
+            if self.outbox.is_empty() && unflushed > 0 {
                 unflushed = 0;
+                self.count_written();
             }
             if self.outbox.bytes() > self.max_backlog {
                 self.input(Input::Closed(CloseReason::TooSlow));
@@ -127,9 +132,12 @@ impl Driver {
         for followed in &self.followed {
             followed.feed.unfollow(&self.caller.port);
         }
+        let code = self.closing.map_or(NO_CODE, |close| close.code);
         if let Some(close) = self.closing {
             self.close(&mut socket, close).await;
         }
+        self.count_written();
+        code
     }
 
     async fn step<S>(&mut self, socket: &mut S, write_first: bool) -> Step
@@ -267,6 +275,7 @@ impl Driver {
                     feed: attached.feed,
                     position: attached.position.seq,
                 });
+                self.show_sessions();
                 self.input(Input::Done(request, Reply::Attached(Box::new(attached.view))));
             }
             Delivery::Drain { retry_ms } => self.input(Input::Drain { retry_ms }),
@@ -289,10 +298,13 @@ impl Driver {
             Frame::Text(text) => text.len(),
             Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
         };
+        self.meters.frames_received.increment(1);
+        self.meters.bytes_received.increment(bytes as u64);
         let now = self.clock.now();
         let bucket = &self.caller.bucket;
         let delays = [bucket.take_frames(1, now), bucket.take_bytes(bytes as u64, now)];
         if let Some(delay) = delays.into_iter().filter_map(Result::err).max() {
+            self.meters.delayed.increment(1);
             self.read_after = Some(now.after(delay));
         }
         self.input(Input::Frame(frame));
@@ -320,6 +332,7 @@ impl Driver {
         let result = self.connection.handle_input(input, self.clock.now());
         self.drain();
         if let Err(violation) = result {
+            self.meters.violations.increment(1);
             self.closing.get_or_insert(violation.0);
         }
     }
@@ -341,6 +354,7 @@ impl Driver {
                         followed.feed.unfollow(&self.caller.port);
                         followed.position = GONE;
                     }
+                    self.show_sessions();
                 }
                 Output::Authenticate(request, credential) => self.authenticate(request, &credential.0),
                 Output::Close(close) => {
@@ -352,6 +366,20 @@ impl Driver {
                 }
             }
         }
+    }
+
+    fn count_written(&mut self) {
+        let (frames, bytes, flushes) = self.outbox.written();
+        if flushes > 0 {
+            self.meters.frames_sent.increment(frames);
+            self.meters.bytes_sent.increment(bytes);
+            self.meters.flushes.increment(flushes);
+        }
+    }
+
+    fn show_sessions(&self) {
+        let followed = self.followed.iter().filter(|followed| followed.position != GONE);
+        self.caller.port.show_sessions(followed.map(|followed| followed.session.clone()).collect());
     }
 
     fn authenticate(&mut self, request: RequestId, credential: &str) {

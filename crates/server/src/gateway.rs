@@ -103,7 +103,26 @@ impl Gateway {
                 let Some(key) = &turn.key else { return Ok(session) };
                 Ok(self.keys.lock().reserve((principal.id.clone(), key.key.clone()), session, now))
             }
-            _ => Ok(session),
+            Op::Open { .. }
+            | Op::Admit { .. }
+            | Op::OpenAttachment { .. }
+            | Op::TakeOver { .. }
+            | Op::LinkAttachment { .. }
+            | Op::Detach { .. }
+            | Op::CloseAttachment { .. }
+            | Op::ChangeTools(_)
+            | Op::Interrupt { .. }
+            | Op::Fail { .. }
+            | Op::Progress { .. }
+            | Op::Answer { .. } => Ok(session),
+            // Not for clients; the session would say the same.
+            Op::Claim { .. }
+            | Op::Emit { .. }
+            | Op::Request { .. }
+            | Op::Finish { .. }
+            | Op::Lose { .. }
+            | Op::Recover
+            | Op::Wake => Err(Reject::Forbidden),
         }
     }
 }

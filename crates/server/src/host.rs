@@ -16,6 +16,7 @@ use switchboard_core::{
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use crate::meters::TurnMeter;
 use crate::sessions::{CallBoard, Environment, Executing, Letter, Mail, ReplyTo};
 
 /// The agents of this server.
@@ -97,7 +98,7 @@ impl Host {
             let _place = room.acquire_owned().await;
             execute(port, agent, stopped, began).await;
         });
-        Executing { stop, board }
+        Executing { agent: turn.agent.clone(), stop, board }
     }
 }
 
@@ -111,6 +112,7 @@ async fn execute(
     let turn = port.brief.turn.clone();
     let Ok(Reply::Claimed { fence }) = port.ask(Op::Claim { turn: turn.clone() }).await else { return };
     port.brief.fence = fence;
+    let _working = TurnMeter::start(&port.brief.agent);
     let board = port.board.clone();
     let port = Arc::new(port);
     let end = match agent {

@@ -7,6 +7,7 @@
 //!           protocol    feed ◀─────────────────┘ ─▶ host ─▶ agents
 //! ```
 
+pub mod admin;
 mod agents;
 pub mod auth;
 mod clock;
@@ -17,6 +18,7 @@ mod feed;
 mod gateway;
 mod host;
 pub mod limits;
+mod meters;
 pub mod origin;
 mod outbox;
 mod port;
@@ -25,6 +27,7 @@ mod schema;
 mod serve;
 mod sessions;
 pub mod telemetry;
+pub mod tls;
 mod upgrade;
 
 pub use config::Config;

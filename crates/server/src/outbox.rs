@@ -14,12 +14,21 @@ pub(crate) struct Outbox {
     bytes: usize,
     /// Bytes that the transport has taken but not yet flushed.
     unflushed: usize,
+    frames_written: u64,
+    bytes_written: u64,
+    flushes: u64,
 }
 
 impl Outbox {
     pub(crate) fn push(&mut self, frame: Frame) {
         self.bytes += size(&frame);
         self.frames.push_back(frame);
+    }
+
+    /// Frames, bytes and flushes since this was last asked.
+    pub(crate) fn written(&mut self) -> (u64, u64, u64) {
+        let Self { frames_written, bytes_written, flushes, .. } = self;
+        (std::mem::take(frames_written), std::mem::take(bytes_written), std::mem::take(flushes))
     }
 
     /// Bytes that are not on their way yet.
@@ -41,6 +50,7 @@ impl Outbox {
                 ready!(socket.poll_ready_unpin(cx))?;
                 let Some(frame) = self.frames.pop_front() else { break };
                 self.unflushed += size(&frame);
+                self.frames_written += 1;
                 socket.start_send_unpin(match frame {
                     Frame::Text(text) => Message::Text(text.into()),
                     Frame::Binary(bytes) => Message::Binary(bytes),
@@ -50,6 +60,8 @@ impl Outbox {
             }
             ready!(socket.poll_flush_unpin(cx))?;
             self.bytes -= self.unflushed;
+            self.bytes_written += self.unflushed as u64;
+            self.flushes += 1;
             self.unflushed = 0;
         }
         // A burst leaves no memory behind.

@@ -11,6 +11,8 @@ use crate::feed::Feed;
 /// The inbox of one connection's driver. Costs next to nothing while idle.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
+    /// What the connection follows, for whoever looks at it from outside.
+    sessions: Mutex<Vec<SessionId>>,
     inbox: Mutex<Vec<Delivery>>,
     notify: Notify,
 }
@@ -53,6 +55,15 @@ impl Port {
             Ok(reply) => Delivery::Done(request, reply),
             Err(reject) => Delivery::Rejected(request, reject),
         });
+    }
+
+    /// Tells which sessions the connection follows now.
+    pub(crate) fn show_sessions(&self, sessions: Vec<SessionId>) {
+        *self.sessions.lock() = sessions;
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<SessionId> {
+        self.sessions.lock().clone()
     }
 
     pub(crate) fn wake(&self) {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use switchboard_core::{CloseReason, Timestamp};
 use tokio::sync::Notify;
 
+use crate::admin::{ConnectionInfo, Connections};
 use crate::auth::{Identity, Revocations};
 use crate::port::{Delivery, Port};
 
@@ -39,14 +40,10 @@ pub(crate) struct Listed {
 }
 
 impl Registry {
-    pub(crate) fn list(self: &Arc<Self>, entry: Entry) -> Listed {
+    pub(crate) fn enter(self: &Arc<Self>, entry: Entry) -> Listed {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         self.open.lock().insert(number, entry);
         Listed { registry: self.clone(), number }
-    }
-
-    pub(crate) fn entries(&self) -> Vec<(u64, Entry)> {
-        self.open.lock().iter().map(|(number, entry)| (*number, entry.clone())).collect()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -87,6 +84,22 @@ impl Registry {
             }
             left.await;
         }
+    }
+}
+
+impl Connections for Registry {
+    fn list(&self) -> Vec<ConnectionInfo> {
+        let entries = self.open.lock();
+        let info = |(number, entry): (&u64, &Entry)| ConnectionInfo {
+            connection: *number,
+            protocol: entry.protocol.to_owned(),
+            principal: entry.identity.principal.id.clone(),
+            address: entry.address,
+            opened_at: entry.opened_at,
+            expires_at: entry.identity.principal.expires_at,
+            sessions: entry.port.sessions(),
+        };
+        entries.iter().map(info).collect()
     }
 }
 

@@ -18,16 +18,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
+use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::auth::Authenticator;
 use crate::clock::Clock;
-use crate::config::{Config, StoreKind};
+use crate::config::{Config, StoreKind, Synchronous};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
+use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::registry::Registry;
 use crate::sessions::{ActorBounds, Environment, Sessions};
+use crate::tls::Tls;
 use crate::upgrade::{Door, Visitor};
 
 /// A server that is ready to take connections.
@@ -36,7 +39,8 @@ pub struct Server {
     router: Router,
     door: Arc<Door>,
     log: Arc<dyn Log>,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    tls: Option<Tls>,
+    readiness: Readiness,
 }
 
 /// Why a server could not start or had to stop.
@@ -73,6 +77,12 @@ impl Server {
         agents: BTreeMap<AgentId, Arc<dyn Agent>>,
     ) -> Result<Self, ServeError> {
         let clock = Clock::start();
+        // Handles that are taken before the recorder is there count nothing.
+        if config.telemetry.metrics
+            && let Err(error) = crate::telemetry::metrics()
+        {
+            tracing::error!(%error, "metrics are not available");
+        }
         let log = open_log(&config)?;
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let default = AgentId::from(config.agent.as_str());
@@ -84,6 +94,7 @@ impl Server {
             log: log.clone(),
             host,
             clock,
+            meters: SessionMeters::new(),
             limits: config.session.clone(),
             bounds: ActorBounds {
                 mailbox: config.limits.mailbox,
@@ -102,8 +113,9 @@ impl Server {
         awaken_live(&sessions, &*log).await?;
         let authenticator =
             Arc::new(Authenticator::new(&config).map_err(|error| ServeError::Config(error.to_string()))?);
-        let tls: Option<tokio_rustls::TlsAcceptor> = None;
+        let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         let registry = Arc::new(Registry::default());
+        let protocols = protocols(&config);
         watch_revocations(&authenticator, &registry);
         let door = Arc::new(Door {
             gateway,
@@ -112,14 +124,20 @@ impl Server {
             limits: ConnectionLimits::new(&config.limits),
             buckets: PrincipalBuckets::new(&config.limits),
             max_backlog: config.limits.write_buffer_bytes,
+            meters: protocols
+                .iter()
+                .map(|known| (known.name(), TransportMeters::new(known.name())))
+                .collect(),
             registry: registry.clone(),
             draining: false.into(),
         });
-        let mut router = Router::new();
-        for protocol in protocols(&config) {
-            router = mount(router, &protocol, &door);
+        let admin = AdminState::new(&config, log.clone(), authenticator, registry, clock);
+        let readiness = admin.readiness();
+        let mut router = admin::router(admin);
+        for protocol in &protocols {
+            router = mount(router, protocol, &door);
         }
-        Ok(Self { config, router, door, log, tls })
+        Ok(Self { config, router, door, log, tls, readiness })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -132,9 +150,14 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let mut shutdown = std::pin::pin!(shutdown);
+        let mut upkeep = tokio::time::interval(UPKEEP);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                _ = upkeep.tick() => {
+                    self.keep_up();
+                    continue;
+                }
                 () = &mut shutdown => break,
             };
             match accepted {
@@ -155,7 +178,7 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let router = self.router.clone();
         let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
-        match self.tls.clone() {
+        match self.tls.as_ref().map(Tls::acceptor) {
             None => {
                 tokio::spawn(serve_http(stream, address, router, patience));
             }
@@ -171,10 +194,36 @@ impl Server {
         }
     }
 
+    /// What has to be looked at now and then: renewed certificates, metrics.
+    fn keep_up(&self) {
+        if let Some(Err(error)) = self.tls.as_ref().map(Tls::reload_if_changed) {
+            tracing::error!(%error, "the renewed certificate cannot be used; going on with the old one");
+        }
+        if self.config.telemetry.metrics
+            && let Ok(handle) = crate::telemetry::metrics()
+        {
+            handle.run_upkeep();
+        }
+    }
+
+    /// Reads key files, revocations and certificates again; what was valid before stays so if that
+    /// fails.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn reload(&self) -> Result<(), ServeError> {
+        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        }
+        Ok(())
+    }
+
     /// Tells clients to come back, lets turns finish for a while, and closes.
     async fn drain(self, listener: TcpListener) -> Result<(), ServeError> {
         let drain = &self.config.drain;
         tracing::info!(connections = self.door.registry.count(), "draining");
+        self.readiness.set(Phase::Draining);
         self.door.draining.store(true, Ordering::Relaxed);
         self.door.gateway.drain();
         self.door.registry.drain(drain.retry_ms, drain.spread_ms);
@@ -241,7 +290,14 @@ fn open_log(config: &Config) -> Result<Arc<dyn Log>, ServeError> {
             std::fs::create_dir_all(&config.data_dir).map_err(|error| {
                 ServeError::Config(format!("data_dir {} : {error}", config.data_dir.display()))
             })?;
-            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), SqliteOptions::default())?)
+            let options = SqliteOptions {
+                synchronous: match config.store.synchronous {
+                    Synchronous::Full => switchboard_store::Synchronous::Full,
+                    Synchronous::Normal => switchboard_store::Synchronous::Normal,
+                },
+                ..SqliteOptions::default()
+            };
+            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), options)?)
         }
     })
 }
@@ -294,6 +350,7 @@ where
     }
 }
 
+const UPKEEP: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 32 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(7);
 const KEY_MEMORY: Duration = Duration::from_secs(15 * 60);

@@ -38,8 +38,8 @@ impl Tls {
     pub fn load(config: &Config) -> Result<Option<Self>, TlsError> {
         let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else { return Ok(None) };
         let provider = Arc::new(ring::default_provider());
-        let changed_at = (changed_at(cert), changed_at(key));
-        let current = RwLock::new((read(cert, key, &provider)?, changed_at));
+        let changed_at = [changed_at(cert), changed_at(key)];
+        let current = RwLock::new(Current { certified: read(cert, key, &provider)?, changed_at });
         let certificate = Arc::new(Certificate { cert: cert.clone(), key: key.clone(), provider, current });
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&certificate.provider))
             .with_safe_default_protocol_versions()
@@ -62,9 +62,9 @@ impl Tls {
     /// A file cannot be read, or the two do not belong together.
     pub fn reload(&self) -> Result<(), TlsError> {
         let certificate = &self.certificate;
-        let changed_at = (changed_at(&certificate.cert), changed_at(&certificate.key));
-        let key = read(&certificate.cert, &certificate.key, &certificate.provider)?;
-        *certificate.current.write() = (key, changed_at);
+        let changed_at = [changed_at(&certificate.cert), changed_at(&certificate.key)];
+        let certified = read(&certificate.cert, &certificate.key, &certificate.provider)?;
+        *certificate.current.write() = Current { certified, changed_at };
         Ok(())
     }
 
@@ -74,8 +74,8 @@ impl Tls {
     /// A file cannot be read, or the two do not belong together.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         let certificate = &self.certificate;
-        let changed_at = (changed_at(&certificate.cert), changed_at(&certificate.key));
-        if certificate.current.read().1 == changed_at {
+        let changed_at = [changed_at(&certificate.cert), changed_at(&certificate.key)];
+        if certificate.current.read().changed_at == changed_at {
             return Ok(false);
         }
         self.reload().map(|()| true)
@@ -111,12 +111,19 @@ struct Certificate {
     cert: PathBuf,
     key: PathBuf,
     provider: Arc<CryptoProvider>,
-    current: RwLock<(Arc<CertifiedKey>, Changed)>,
+    current: RwLock<Current>,
+}
+
+/// What new connections get, and when its two files were last written.
+#[derive(Debug)]
+struct Current {
+    certified: Arc<CertifiedKey>,
+    changed_at: [Option<SystemTime>; 2],
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read().0))
+        Some(Arc::clone(&self.current.read().certified))
     }
 }
 
@@ -136,9 +143,6 @@ fn read(cert: &Path, key: &Path, provider: &CryptoProvider) -> Result<Arc<Certif
 fn changed_at(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
-
-/// When the certificate and the key were last written.
-type Changed = (Option<SystemTime>, Option<SystemTime>);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! From an HTTP request to a driven connection.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::auth::{AuthError, Authenticator, Identity};
 use crate::driver::Driver;
 use crate::gateway::{Caller, Gateway};
 use crate::limits::{ConnectionGuard, ConnectionLimits, PrincipalBuckets, TooMany};
+use crate::meters::TransportMeters;
 use crate::origin::{OriginError, OriginPolicy};
 use crate::port::Port;
 use crate::registry::{Entry, Registry};
@@ -27,6 +29,7 @@ pub(crate) struct Door {
     pub(crate) limits: ConnectionLimits,
     pub(crate) buckets: PrincipalBuckets,
     pub(crate) max_backlog: usize,
+    pub(crate) meters: BTreeMap<&'static str, TransportMeters>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) draining: std::sync::atomic::AtomicBool,
 }
@@ -45,10 +48,15 @@ impl Door {
         match self.admit(protocol, &visitor) {
             Ok(admitted) => self.welcome(protocol, admitted, visitor),
             Err(refusal) => {
+                self.meters(protocol).refused(&refusal);
                 tracing::debug!(protocol = protocol.name(), ?refusal, "a connection was refused");
                 refuse(protocol, &refusal)
             }
         }
+    }
+
+    fn meters(&self, protocol: &Arc<dyn Protocol>) -> TransportMeters {
+        self.meters.get(protocol.name()).cloned().unwrap_or_else(|| TransportMeters::new(protocol.name()))
     }
 
     fn admit(&self, protocol: &Arc<dyn Protocol>, visitor: &Visitor) -> Result<Admitted, Refusal> {
@@ -99,9 +107,8 @@ impl Door {
     ) -> Response {
         let Admitted { opening, identity, address, guard } = admitted;
         let principal = identity.principal.clone();
-        let websocket = match visitor.websocket {
-            Ok(websocket) => websocket,
-            Err(_) => return refuse(protocol, &Refusal::Malformed("not a valid WebSocket upgrade")),
+        let Ok(websocket) = visitor.websocket else {
+            return refuse(protocol, &Refusal::Malformed("not a valid WebSocket upgrade"));
         };
         let host = &self.gateway.sessions.environment.host;
         let upgrade = Upgrade {
@@ -116,6 +123,7 @@ impl Door {
             Err(refusal) => return refuse(protocol, &refusal),
         };
         let door = self.clone();
+        let meters = self.meters(protocol);
         let name = protocol.name();
         let mut websocket = websocket
             .read_buffer_size(READ_BUFFER)
@@ -129,7 +137,7 @@ impl Door {
         websocket.on_upgrade(move |socket: WebSocket| async move {
             let port = Arc::new(Port::default());
             let opened_at = door.gateway.sessions.environment.clock.now();
-            let listed = door.registry.list(Entry {
+            let listed = door.registry.enter(Entry {
                 protocol: name,
                 identity,
                 address,
@@ -140,8 +148,13 @@ impl Door {
             let bucket = door.buckets.of(&principal.id, opened_at);
             let caller = Caller { principal, bucket, port };
             let (gateway, authenticator) = (door.gateway.clone(), door.authenticator.clone());
-            let driver = Driver::new(connection, caller, gateway, authenticator, door.max_backlog);
-            driver.drive(socket).instrument(span).await;
+            meters.opened.increment(1);
+            meters.open.increment(1);
+            let driver =
+                Driver::new(connection, caller, gateway, authenticator, door.max_backlog, meters.clone());
+            let code = driver.drive(socket).instrument(span).await;
+            meters.open.decrement(1);
+            meters.closed(code);
             drop((listed, guard));
         })
     }

@@ -1,1 +1,22 @@
-//! Vector runner, scripted peers and a simulated world with faults and virtual time.
+//! What the tests of every crate stand on: a simulated world with faults and virtual time, agents
+//! as data, transcripts, and the shared vectors.
+//!
+//! * [`World`] runs real sessions and real connections in one thread, with a clock of its own.
+//! * [`script`] describes agents as data.
+//! * [`Scenario`] plays transcripts of `vectors/<protocol>/scenarios`.
+//! * [`vectors`] loads what is in `vectors/`.
+//!
+//! Nothing here needs a runtime, a socket or a real clock. Not published, and not for production:
+//! a test kit reports by panicking.
+
+#![allow(clippy::panic, reason = "a test kit reports by panicking")]
+
+mod scenario;
+pub mod schema;
+pub mod script;
+pub mod vectors;
+mod world;
+
+pub use scenario::Scenario;
+pub use script::{Recovery, Script, Step, Story, ToolSpec};
+pub use world::{CrashPoint, Order, PeerId, Received, Settings, World, opening};

@@ -13,8 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_core::ToolName;
 use switchboard_core::model::{
-    Checklist, Executor, FailureKind, Finish, NoticeLevel, Tool, ToolAnnotations, TurnEnd, TurnOutcome,
-    Usage,
+    Checklist, Executor, FailureKind, Finish, NoticeLevel, Tool, ToolAnnotations, TurnEnd, TurnOutcome, Usage,
 };
 
 /// An agent as data.

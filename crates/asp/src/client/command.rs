@@ -2,7 +2,7 @@
 
 use super::requests::{Origin, QueuedInterrupt, Request};
 use super::state::{Action, LinkEvent, RequestEvent};
-use super::{AspClient, Cause, CommandError, CreditMode, Link, Output};
+use super::{AspClient, Cause, CommandError, CreditMode, Link, Output, RequestState};
 use crate::error::Close;
 use crate::message::{
     AskReply, CallFailure, CallResult, Feature, Hello, HelloOp, Interrupt, Invoke, InvokeBody, Secret,
@@ -122,8 +122,12 @@ impl AspClient {
 
     /// Output of a request was processed: its credit goes back (with [`CreditMode::Manual`]).
     pub fn consumed(&mut self, id: u16, bytes: u64) {
-        if self.config.credit == CreditMode::Manual {
+        if self.config.credit == CreditMode::Manual
+            && let Some(request) = self.requests.get_mut(id)
+        {
+            request.outstanding = request.outstanding.saturating_sub(bytes);
             self.return_credit(id, bytes);
+            self.return_partial(id, 0);
         }
     }
 
@@ -172,15 +176,24 @@ impl AspClient {
 
     /// Credit goes back once half of the window is due (§12.1).
     pub(super) fn return_credit(&mut self, id: u16, bytes: u64) {
-        if !self.agreed.features.has(Feature::Credit) {
-            return;
-        }
         let half = (self.agreed.window / 2).max(1);
+        let agreed = self.agreed.features.has(Feature::Credit);
         let Some(request) = self.requests.get_mut(id) else { return };
         request.consumed = request.consumed.saturating_add(bytes);
-        if request.consumed >= half && request.state == super::RequestState::Active && request.is_sent() {
+        if agreed && request.consumed >= half && request.state == RequestState::Active && request.is_sent() {
             let credit = std::mem::take(&mut request.consumed);
             self.send_interrupt(id, &Interrupt::credit(credit));
+        }
+    }
+
+    /// A record larger than the window could not be finished if its fragments held credit back, so they do
+    /// not, unless records before it wait to be consumed.
+    pub(super) fn return_partial(&mut self, id: u16, bytes: u64) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.partial = request.partial.saturating_add(bytes);
+        if request.outstanding == 0 && request.partial > 0 {
+            let partial = std::mem::take(&mut request.partial);
+            self.return_credit(id, partial);
         }
     }
 

@@ -44,7 +44,9 @@ impl AspClient {
         let flags = match frame.flags.agreed(features) {
             Ok(flags) => flags,
             Err(error) => {
-                self.assembler.refuse(opcode, id, frame.flags, now);
+                // With END no tail can follow, whatever MORE says.
+                let tail = if frame.flags.has(Flags::END) { Flags::NONE } else { frame.flags };
+                self.assembler.refuse(opcode, id, tail, now);
                 self.give_up(id, Code::BadFlags, &error.to_string());
                 return;
             }
@@ -52,8 +54,8 @@ impl AspClient {
         let cost = if opcode == Opcode::Stream { frame.payload.len() } else { 0 };
         match self.assembler.push(frame, flags, now) {
             Ok(Assembly::Whole(message)) => self.receive_message(&message, cost, now),
-            // A record larger than the window could not be finished if its first fragments held credit back.
-            Ok(Assembly::Partial { .. } | Assembly::Discarded) => self.return_credit(id, cost as u64),
+            Ok(Assembly::Partial { .. }) => self.return_partial(id, cost as u64),
+            Ok(Assembly::Discarded) => self.return_credit(id, cost as u64),
             Err(error) => self.give_up(id, error.code(), &error.to_string()),
         }
     }
@@ -129,6 +131,7 @@ impl AspClient {
             return;
         }
         request.has_output();
+        let cost = (cost as u64).saturating_add(std::mem::take(&mut request.partial));
         let mut restarted = false;
         if request.rerun && record.n.is_some() {
             request.rerun = false;
@@ -165,12 +168,19 @@ impl AspClient {
         if restarted {
             self.event(Event::Restarted { id });
         }
-        let delivered = fresh && known;
-        if delivered {
-            self.event(Event::Record { id, record, credit: u32::try_from(cost).unwrap_or(u32::MAX) });
+        if !(fresh && known) {
+            self.return_credit(id, cost);
+            return;
         }
-        if !delivered || self.config.credit == CreditMode::Automatic {
-            self.return_credit(id, cost as u64);
+        // A last fragment may be empty; what is delivered must be consumed nevertheless.
+        let credit = u32::try_from(cost).unwrap_or(u32::MAX).max(1);
+        self.event(Event::Record { id, record, credit });
+        match (self.config.credit, self.requests.get_mut(id)) {
+            (CreditMode::Automatic, _) => self.return_credit(id, cost),
+            (CreditMode::Manual, Some(request)) => {
+                request.outstanding = request.outstanding.saturating_add(u64::from(credit));
+            }
+            (CreditMode::Manual, None) => {}
         }
     }
 

@@ -111,6 +111,10 @@ pub(super) struct Request {
     pub(super) asks: BTreeSet<String>,
     /// Bytes consumed whose credit was not returned.
     pub(super) consumed: u64,
+    /// Bytes delivered and not consumed.
+    pub(super) outstanding: u64,
+    /// Bytes of a record whose last fragment is not here, and whose credit was not returned.
+    pub(super) partial: u64,
     pub(super) attempts: u32,
 }
 
@@ -132,6 +136,8 @@ impl Request {
             calls: BTreeSet::new(),
             asks: BTreeSet::new(),
             consumed: 0,
+            outstanding: 0,
+            partial: 0,
             attempts: 0,
         }
     }
@@ -161,7 +167,7 @@ impl Request {
     pub(super) fn resend_at(&mut self, at: u64) {
         self.state = RequestState::Active;
         self.sending = Sending::Due(at);
-        self.consumed = 0;
+        (self.consumed, self.partial) = (0, 0);
     }
 
     /// What an end without `finish` means.

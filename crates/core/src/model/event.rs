@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{AgentId, AttachmentId, CallId, PrincipalId, SessionId, ToolName, TurnId};
+use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId};
 use crate::model::{
     Call, CallEnd, Claim, Message, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd, TurnRequest,
 };
@@ -115,6 +115,9 @@ pub enum Event {
         serial: bool,
         /// After this it ends as expired.
         deadline: Timestamp,
+        /// The message that its input follows; none for the tip.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<MessageId>,
         /// Makes a repetition harmless.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<RequestKey>,

@@ -60,7 +60,13 @@ impl Session {
                     self.tools.insert(tool.name.clone(), tool.clone());
                 }
             }
-            Event::MessageAdded { message } => self.remember_message(message.id.clone()),
+            Event::MessageAdded { message } => {
+                self.with_turn(&message.turn, |turn| {
+                    turn.placed = true;
+                    turn.parent = Some(message.id.clone());
+                });
+                self.remember_message(message.id.clone());
+            }
             Event::TurnAccepted { turn, .. } => self.accept_turn(turn, committed),
             Event::TurnQueued { turn, position } => {
                 self.with_turn(turn, |turn| turn.queued = Some(*position));
@@ -97,7 +103,7 @@ impl Session {
     }
 
     fn accept_turn(&mut self, id: &TurnId, committed: &Committed) {
-        let Event::TurnAccepted { request, agent, origin, serial, deadline, meta, key, .. } =
+        let Event::TurnAccepted { request, agent, origin, serial, deadline, parent, meta, key, .. } =
             &committed.event
         else {
             return;
@@ -126,6 +132,8 @@ impl Session {
             meta: meta.clone(),
             accepted: committed.position,
             accepted_at: committed.at,
+            after: parent.clone(),
+            placed: self.tip == Some(MessageId::input_of(id)),
             parent: self.tip.clone(),
             queued: None,
             claim: None,

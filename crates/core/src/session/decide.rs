@@ -179,7 +179,12 @@ impl Session {
         window_ms: u64,
     ) -> Result<Decision, Reject> {
         match self.attachments.get(attachment) {
-            Some(known) if known.principal != actor.principal || known.generation >= generation => {
+            // Where the attachment has a secret, only who knows it may go on with it.
+            Some(known)
+                if known.principal != actor.principal
+                    || known.generation >= generation
+                    || known.secret.is_some() =>
+            {
                 return Err(Reject::AttachmentGone);
             }
             Some(_) => {}
@@ -329,7 +334,23 @@ impl Session {
                 gone.push(turn.turn.clone());
             }
         }
+        for executor in self.orphaned_executors() {
+            self.withdraw_tools(&executor, &mut events);
+        }
         self.requeue(&gone, &mut events);
         events
+    }
+
+    /// Attachments that offer tools but are not recorded, and so cannot come back.
+    fn orphaned_executors(&self) -> Vec<Executor> {
+        let mut orphaned: Vec<Executor> = Vec::new();
+        for tool in self.tools.values() {
+            let gone =
+                matches!(&tool.executor, Executor::Attachment(id) if !self.attachments.contains_key(id));
+            if gone && !orphaned.contains(&tool.executor) {
+                orphaned.push(tool.executor.clone());
+            }
+        }
+        orphaned
     }
 }

@@ -1,7 +1,7 @@
 //! What ops on turns and calls lead to.
 
 use crate::connection::Reply;
-use crate::id::{AttachmentId, CallId, MessageId, TurnId};
+use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
     Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, Failure,
     FailureKind, Message, NewTurn, Origin, Output, TurnEnd, TurnOutcome, TurnRequest,
@@ -46,16 +46,14 @@ impl Session {
         {
             return Err(Reject::UnknownTool(name.clone()));
         }
+        if let Some(parent) = &new.parent
+            && !self.recent_messages.contains(parent)
+        {
+            return Err(Reject::UnknownMessage(parent.clone()));
+        }
         let mut events = Vec::with_capacity(3);
-        if let TurnRequest::Chat { parts } = &new.request {
-            let message = Message {
-                id: MessageId::input_of(&new.turn),
-                parent: self.parent_for(new)?,
-                author: Author::User(actor.principal.clone()),
-                parts: parts.clone(),
-                turn: new.turn.clone(),
-            };
-            events.push(Event::MessageAdded { message });
+        if queued.is_none() {
+            events.extend(self.place_input(&new.turn, &new.request, &actor.principal, new.parent.as_ref()));
         }
         let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
         events.push(Event::TurnAccepted {
@@ -65,6 +63,7 @@ impl Session {
             origin: Origin { principal: actor.principal.clone(), ..new.origin.clone() },
             serial: new.serial,
             deadline: new.deadline,
+            parent: new.parent.clone(),
             key: new.key.clone(),
             meta: new.meta.clone(),
         });
@@ -103,12 +102,24 @@ impl Session {
         }
     }
 
-    fn parent_for(&self, new: &NewTurn) -> Result<Option<MessageId>, Reject> {
-        match &new.parent {
-            None => Ok(self.tip.clone()),
-            Some(parent) if self.recent_messages.contains(parent) => Ok(Some(parent.clone())),
-            Some(parent) => Err(Reject::UnknownMessage(parent.clone())),
-        }
+    /// Puts the input of a chat into the tree. A turn that had to wait does so only when it starts,
+    /// so that it follows the answers of the turns before it.
+    fn place_input(
+        &self,
+        turn: &TurnId,
+        request: &TurnRequest,
+        author: &PrincipalId,
+        parent: Option<&MessageId>,
+    ) -> Option<Event> {
+        let TurnRequest::Chat { parts } = request else { return None };
+        let message = Message {
+            id: MessageId::input_of(turn),
+            parent: parent.or(self.tip.as_ref()).cloned(),
+            author: Author::User(author.clone()),
+            parts: parts.clone(),
+            turn: turn.clone(),
+        };
+        Some(Event::MessageAdded { message })
     }
 
     pub(super) fn decide_interrupt(
@@ -197,8 +208,13 @@ impl Session {
         }
         let fence = turn.claims + 1;
         let claim = Claim { worker: worker.clone(), fence };
-        let event = Event::TurnStarted { turn: turn.turn.clone(), claim };
-        Ok(Decision { events: vec![event], reply: Reply::Claimed { fence } })
+        let mut events = Vec::with_capacity(2);
+        if !turn.placed {
+            let (author, after) = (&turn.origin.principal, turn.after.as_ref());
+            events.extend(self.place_input(&turn.turn, &turn.request, author, after));
+        }
+        events.push(Event::TurnStarted { turn: turn.turn.clone(), claim });
+        Ok(Decision { events, reply: Reply::Claimed { fence } })
     }
 
     pub(super) fn decide_emit(

@@ -211,6 +211,10 @@ pub struct TurnState {
     pub accepted: Position,
     /// When it was accepted.
     pub accepted_at: Timestamp,
+    /// The message that its input is to follow; none for the tip.
+    pub after: Option<MessageId>,
+    /// Whether its input is in the tree.
+    pub placed: bool,
     /// The message that its answer follows.
     pub parent: Option<MessageId>,
     /// Its announced place in the queue.

@@ -37,7 +37,7 @@ fn the_reply_points_at_the_acceptance_even_when_the_turn_is_queued() {
     let mut world = World::opened();
     world.start("t1");
     let decision = world.ask(&owner(), start(chat("t2"))).unwrap();
-    assert_eq!(names(&decision.events), ["message_added", "turn_accepted", "turn_queued"]);
+    assert_eq!(names(&decision.events), ["turn_accepted", "turn_queued"]);
     let head = world.session.head();
     let accepted = Position { seq: head.seq - 1, ..head };
     assert!(matches!(decision.reply, Reply::Turn { accepted: told, .. } if told == accepted));
@@ -380,13 +380,27 @@ fn what_was_said_before_an_interrupt_stays_in_the_tree_but_not_what_failed() {
 #[test]
 fn a_variation_names_its_parent_and_becomes_the_tip() {
     let mut world = World::opened();
+    world.start("t1");
+    let first = MessageId::input_of(&"t1".into());
+    let variation = NewTurn { parent: Some(first.clone()), ..parallel("t2") };
+    assert_eq!(parent(&world.events(&owner(), start(variation))), Some(first));
+    assert_eq!(parent(&world.events(&owner(), start(parallel("t3")))), Some(MessageId::input_of(&"t2".into())));
+    let unknown = NewTurn { parent: Some("nowhere".into()), ..parallel("t4") };
+    assert_eq!(world.refusal(&owner(), start(unknown)), Reject::UnknownMessage("nowhere".into()));
+}
+
+#[test]
+fn a_message_that_had_to_wait_follows_the_answer_it_waited_for() {
+    let mut world = World::opened();
     world.run("t1");
-    world.finish("t1", 1);
     world.start("t2");
-    let first = MessageId::input_of(&TurnId::from("t1"));
-    let sibling = NewTurn { parent: Some(first.clone()), ..chat("t3") };
-    assert_eq!(parent(&world.events(&owner(), start(sibling))), Some(first));
-    assert_eq!(parent(&world.start("t4")), Some(MessageId::input_of(&"t3".into())));
+    world.emit("t1", 1, "first");
+    world.finish("t1", 1);
+    let events = world.events(&worker(), Op::Claim { turn: "t2".into() });
+    assert_eq!(names(&events), ["message_added", "turn_started"]);
+    assert_eq!(parent(&events), Some(MessageId::answer_of(&"t1".into())));
+    let answers = world.session.turn(&"t2".into()).unwrap().parent.clone();
+    assert_eq!(answers, Some(MessageId::input_of(&"t2".into())));
 }
 
 #[test]

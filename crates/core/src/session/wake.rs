@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::model::{CallEnd, Event, Executor, TurnEnd, TurnOutcome};
+use crate::id::CallId;
+use crate::model::{CallEnd, CallError, Event, Executor, TurnEnd, TurnOutcome};
 use crate::session::{Attachment, Session, TurnState, TurnStatus};
 use crate::time::Timestamp;
 
@@ -76,8 +77,34 @@ impl Session {
                 gone.push(turn.turn.clone());
             }
         }
+        self.fail_calls_to(id, events);
         self.withdraw_tools(&Executor::Attachment(id.clone()), events);
         events.push(Event::AttachmentClosed { attachment: id.clone() });
+    }
+}
+
+impl Session {
+    /// Nobody is left to answer what was asked of an attachment that is over.
+    fn fail_calls_to(&self, id: &crate::id::AttachmentId, events: &mut Vec<Event>) {
+        let over: Vec<CallId> = events
+            .iter()
+            .filter_map(
+                |event| if let Event::CallEnded { call, .. } = event { Some(call.clone()) } else { None },
+            )
+            .collect();
+        let executor = Executor::Attachment(id.clone());
+        for turn in self.turns.values() {
+            let asked =
+                turn.calls.values().filter(|call| call.executor == executor && !over.contains(&call.id));
+            events.extend(asked.map(|call| Event::CallEnded {
+                turn: turn.turn.clone(),
+                call: call.id.clone(),
+                end: CallEnd::Failed(CallError {
+                    name: "gone".into(),
+                    message: "whoever was to execute this has left".into(),
+                }),
+            }));
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub fn hash_key(key: &str) -> String {
 
 /// The keys that are configured, as digests.
 pub(super) struct ApiKeys {
-    keys: Vec<(Hash, Identity)>,
+    keys: Vec<([u8; 32], Identity)>,
 }
 
 impl ApiKeys {
@@ -57,12 +57,12 @@ impl ApiKeys {
     }
 }
 
-fn digest(key: &str) -> Hash {
+fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-fn from_hex(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
     if text.len() != 2 * hash.len() || !text.is_ascii() {
         return None;
     }
@@ -71,6 +71,3 @@ fn from_hex(text: &str) -> Option<Hash> {
     }
     Some(hash)
 }
-
-/// SHA-256 of a key.
-type Hash = [u8; 32];

@@ -4,7 +4,7 @@
 //! in. Each issuer has one algorithm and keys of that algorithm only, so a public key can never
 //! be taken for a shared secret, and `alg: none` is not even an algorithm.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, JwkSet, PublicKeyUse};
@@ -220,7 +220,7 @@ fn scopes(claim: &Value) -> Scopes {
     Scopes::parse(&ours.join(" "))
 }
 
-fn public_key(at: &str, algorithm: config::Algorithm, path: &PathBuf) -> Result<DecodingKey, AuthSetupError> {
+fn public_key(at: &str, algorithm: config::Algorithm, path: &Path) -> Result<DecodingKey, AuthSetupError> {
     let pem = std::fs::read(path).map_err(|error| AuthSetupError::unreadable(at, path, &error))?;
     let key = match family(algorithm) {
         Family::Rsa => DecodingKey::from_rsa_pem(&pem),
@@ -238,7 +238,7 @@ fn public_key(at: &str, algorithm: config::Algorithm, path: &PathBuf) -> Result<
 fn key_set(
     at: &str,
     algorithm: config::Algorithm,
-    path: &PathBuf,
+    path: &Path,
 ) -> Result<Vec<(Option<String>, DecodingKey)>, AuthSetupError> {
     let text = std::fs::read_to_string(path).map_err(|error| AuthSetupError::unreadable(at, path, &error))?;
     let set: JwkSet = serde_json::from_str(&text)

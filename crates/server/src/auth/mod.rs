@@ -12,7 +12,7 @@
 //! No credential is ever logged or formatted; reasons of refusal are, at `debug`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -20,6 +20,7 @@ use switchboard_core::{Principal, Scopes, Timestamp};
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::telemetry::names;
 
 mod api_key;
 mod jwt;
@@ -75,11 +76,11 @@ impl Authenticator {
     /// There is none, it is not valid, or it was valid once.
     pub fn identify(&self, credential: Option<&str>, now: Timestamp) -> Result<Identity, AuthError> {
         let identity = self.verify(credential, now).map_err(|refused| {
-            tracing::debug!(reason = refused.reason, "credential refused");
+            refuse(refused.reason);
             refused.error
         })?;
         if self.revocations.borrow().covers(&identity) {
-            tracing::debug!(reason = "revoked", "credential refused");
+            refuse("revoked");
             return Err(AuthError::Invalid);
         }
         Ok(identity)
@@ -223,7 +224,7 @@ impl AuthSetupError {
         Self { key: key.into(), problem: problem.into() }
     }
 
-    fn unreadable(key: impl Into<String>, path: &PathBuf, error: &std::io::Error) -> Self {
+    fn unreadable(key: impl Into<String>, path: &Path, error: &std::io::Error) -> Self {
         Self::new(key, format!("{} cannot be read: {error}", path.display()))
     }
 }
@@ -232,6 +233,12 @@ impl AuthSetupError {
 pub fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Tells the operator why, without saying whose credential it was.
+fn refuse(reason: &'static str) {
+    metrics::counter!(names::AUTH_FAILURES, "reason" => reason).increment(1);
+    tracing::debug!(reason, "credential refused");
 }
 
 /// A refusal, with a reason for the log.

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use switchboard_core::{PrincipalId, Scope};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Algorithm, ApiKey, JwtIssuer, Secrets};
+use crate::config::{Algorithm, ApiKey, JwtIssuer, Secrets, TelemetryConfig};
 
 const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
 const ISSUER: &str = "https://issuer.test";
@@ -540,5 +540,45 @@ fn bearer_headers() {
     ];
     for (header, token) in table {
         assert_eq!(bearer(header), token, "{header}");
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_secret_is_logged() {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let config = TelemetryConfig { log_level: "trace".into(), ..TelemetryConfig::default() };
+    let expired = hs256(&changed(|claims| claims["exp"] = json!(1)));
+    tracing::subscriber::with_default(crate::telemetry::subscriber(&config, move || writer.clone()), || {
+        let (auth, _folder) = with_keys();
+        for credential in [KEY, &hs256(&claims()), &expired, "a-wrong-key", "a.b.c"] {
+            let _ = auth.identify(Some(credential), NOW);
+        }
+        auth.revoke(Revocation::ApiKey("ann-1".into()), NOW).unwrap();
+        let _ = auth.identify(Some(KEY), NOW);
+    });
+    let bytes = captured.0.lock().clone();
+    let logged = String::from_utf8(bytes).unwrap();
+    for reason in ["expired", "neither an API key nor a token", "revoked"] {
+        assert!(logged.contains(reason), "{logged}");
+    }
+    for secret in
+        [KEY, SECRET, "a-wrong-key", "a.b.c", expired.as_str(), expired.rsplit('.').next().unwrap(), "ann"]
+    {
+        assert!(!logged.contains(secret), "{logged}");
     }
 }

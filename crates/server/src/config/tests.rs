@@ -33,7 +33,12 @@ fn leaves(prefix: &str, table: &Table, names: &mut BTreeSet<String>) {
         let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match value {
             Value::Table(table) => leaves(&name, table, names),
-            _ => drop(names.insert(name)),
+            Value::String(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_)
+            | Value::Array(_) => drop(names.insert(name)),
         }
     }
 }

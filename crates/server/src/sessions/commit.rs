@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::actor::{FIRST_BACKOFF, SessionActor};
 use super::{AttachRequest, Mail, ReplyTo};
+use crate::meters::turn_ended;
 use crate::port::{Attached, Delivery};
 use crate::schema::check_arguments;
 
@@ -77,10 +78,7 @@ impl SessionActor {
 
     fn take(&mut self, event: Event, at: Timestamp, draft: &mut Draft) {
         let head = self.session.head();
-        let epoch = match &event {
-            Event::SessionOpened { epoch, .. } => *epoch,
-            _ => head.epoch,
-        };
+        let epoch = if let Event::SessionOpened { epoch, .. } = &event { *epoch } else { head.epoch };
         let position = Position { epoch, seq: head.seq + 1 };
         let committed = Committed { position, at, event };
         draft.rows.extend(rows(&self.session, &committed));
@@ -88,7 +86,7 @@ impl SessionActor {
         draft.events.push(committed);
     }
 
-    pub(super) fn attach(&mut self, request: Box<AttachRequest>, draft: &mut Draft) {
+    pub(super) fn attach(&self, request: Box<AttachRequest>, draft: &mut Draft) {
         let head = self.session.head();
         let result = if self.session.role_of(&request.principal).is_none() {
             Err(Reject::NotFound)
@@ -121,8 +119,13 @@ impl SessionActor {
         let due = snapshot.is_some();
         let session = self.session.id().clone();
         let append = Append { session, after, batch: batch.clone(), rows, summary, snapshot };
-        match self.sessions.environment.log.append(append).await {
+        let environment = &self.sessions.environment;
+        let began = environment.clock.now();
+        let appended = environment.log.append(append).await;
+        environment.meters.append_seconds.record(environment.clock.now().since(began));
+        match appended {
             Ok(()) => {
+                environment.meters.events.increment(batch.events.len() as u64);
                 if due {
                     self.events_since_snapshot = 0;
                 }
@@ -140,7 +143,11 @@ impl SessionActor {
         for outcome in outcomes {
             match outcome {
                 Outcome::Op(mail, result) => {
-                    if let (Err(reject), true) = (&result, mail.from_worker()) {
+                    match &result {
+                        Ok(_) => self.sessions.environment.meters.ops.increment(1),
+                        Err(reject) => self.sessions.environment.meters.rejected(reject),
+                    }
+                    if let (Err(reject), true) = (&result, mail.is_workers()) {
                         self.judge(&mail.op, reject);
                     }
                     mail.reply.answer(result);
@@ -168,6 +175,9 @@ impl SessionActor {
         match event {
             Event::TurnAccepted { .. } => true,
             Event::TurnReleased { turn } | Event::TurnEnded { turn, .. } => {
+                if let (Event::TurnEnded { end, .. }, Some(executing)) = (event, self.executing.get(turn)) {
+                    turn_ended(&executing.agent, end);
+                }
                 // Dropping the handle tells the agent that its turn is over.
                 self.executing.remove(turn);
                 true
@@ -217,11 +227,14 @@ impl SessionActor {
     /// produced is kept and tried again, so that no answer gets a hole.
     async fn undo(&mut self, outcomes: Vec<Outcome>, error: &StoreError) {
         let moved_on = matches!(error, StoreError::Conflict { .. });
+        if moved_on {
+            self.sessions.environment.meters.conflicts.increment(1);
+        }
         tracing::warn!(%error, "the log did not take a batch");
         for outcome in outcomes {
             let reject = Reject::Unavailable { reason: error.to_string() };
             match outcome {
-                Outcome::Op(mail, _) if moved_on || mail.from_worker() => self.retained.push_back(mail),
+                Outcome::Op(mail, _) if moved_on || mail.is_workers() => self.retained.push_back(mail),
                 Outcome::Op(mail, _) => {
                     // The server's own ops are derived from state and come again by themselves,
                     // except the one that says that an executor is lost.

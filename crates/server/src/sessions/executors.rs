@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_core::CallId;
 use switchboard_core::model::{CallEnd, TurnEnd};
+use switchboard_core::{AgentId, CallId};
 use tokio::sync::{Notify, watch};
 
 /// One running execution, as its session sees it. Dropping it tells the agent to stop.
 #[derive(Debug)]
 pub(crate) struct Executing {
+    pub(crate) agent: AgentId,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) board: Arc<CallBoard>,
 }

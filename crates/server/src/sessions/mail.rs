@@ -29,7 +29,7 @@ pub(crate) struct Mail {
 
 impl Mail {
     /// Whether this comes from an executor, whose output must not be lost when the log fails.
-    pub(crate) fn from_worker(&self) -> bool {
+    pub(crate) fn is_workers(&self) -> bool {
         matches!(self.actor.kind, ActorKind::Worker(_))
     }
 }

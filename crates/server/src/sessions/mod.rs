@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{Actor, Op, Position, Principal, Reject, Reply, RequestId, SessionId, SessionLimits};
+use switchboard_core::{Position, Principal, Reject, RequestId, SessionId, SessionLimits};
 use switchboard_store::Log;
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::feed::RingBounds;
 use crate::host::Host;
+use crate::meters::SessionMeters;
 use crate::port::Port;
 
 mod actor;
@@ -41,6 +42,7 @@ pub(crate) struct Environment {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
+    pub(crate) meters: SessionMeters,
     pub(crate) limits: SessionLimits,
     pub(crate) bounds: ActorBounds,
 }
@@ -86,19 +88,6 @@ impl Sessions {
         self.spawn(session, &mut shard).try_send(letter).map_err(TrySendError::into_inner)
     }
 
-    /// Submits an op and waits for what becomes of it.
-    pub(crate) async fn submit(
-        self: &Arc<Self>,
-        session: &SessionId,
-        actor: Actor,
-        op: Op,
-    ) -> Result<Reply, Reject> {
-        let (reply, answer) = oneshot::channel();
-        let letter = Letter::Op(Box::new(Mail { actor, op, reply: ReplyTo::Waiter(reply) }));
-        self.send(session, letter).map_err(|_| Reject::Busy)?;
-        answer.await.unwrap_or(Err(Reject::Busy))
-    }
-
     /// Brings a session to life, so that it looks after its turns and attachments.
     pub(crate) fn awaken(self: &Arc<Self>, session: &SessionId) {
         let mut shard = self.shard(session).lock();
@@ -134,6 +123,7 @@ impl Sessions {
         if idle {
             shard.remove(session);
             self.alive.fetch_sub(1, Ordering::Relaxed);
+            self.environment.meters.resident.decrement(1);
         }
         idle
     }
@@ -153,6 +143,7 @@ impl Sessions {
             }
             Entry::Vacant(entry) => {
                 self.alive.fetch_add(1, Ordering::Relaxed);
+                self.environment.meters.resident.increment(1);
                 entry.insert(sender)
             }
         }

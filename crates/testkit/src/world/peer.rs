@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use switchboard_core::{
     Close, CloseReason, Connection, Frame, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
-    SessionView, Timestamp,
+    SessionView, Timestamp, Violation,
 };
 
 use super::{PeerId, World};
@@ -234,6 +234,12 @@ impl World {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.over) else { return };
         let violation = peer.connection.handle_input(input, now).err();
+        self.drain_connection(id, violation);
+    }
+
+    /// Carries out everything that a connection wants done.
+    pub(super) fn drain_connection(&mut self, id: PeerId, violation: Option<Violation>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         let mut outputs = Vec::new();
         peer.wake = loop {
             match peer.connection.poll_output() {
@@ -298,12 +304,13 @@ impl World {
 
     /// The client is gone, or says goodbye.
     fn hang_up(&mut self, id: PeerId, reason: CloseReason) {
+        let lost = reason == CloseReason::TransportLost;
+        if let Some(peer) = self.peers.get_mut(&id) {
+            // Nobody is left to hear anything.
+            peer.stalled |= lost;
+        }
         self.input(id, Input::Closed(reason));
-        if let Some(peer) = self.peers.get_mut(&id)
-            && reason == CloseReason::TransportLost
-            && !peer.received.contains(&Received::Lost)
-        {
-            peer.received.retain(|received| matches!(received, Received::Frame(_)));
+        if lost && let Some(peer) = self.peers.get_mut(&id) {
             peer.lose();
         }
     }

@@ -7,9 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::model::{
-    ActorKind, Executor, FailureKind, ToolChange, TurnEnd, TurnRequest,
-};
+use switchboard_core::model::{ActorKind, Executor, FailureKind, ToolChange, TurnEnd, TurnRequest};
 use switchboard_core::{
     Actor, Committed, Event, Op, Position, PrincipalId, Reject, Reply, RequestId, Session, SessionId,
     SessionView, Timestamp, TurnId, TurnStatus, WorkerId,
@@ -234,9 +232,7 @@ impl World {
             let reject = Reject::Unavailable { reason: failure.unwrap_or("conflict").to_owned() };
             match outcome {
                 Outcome::Op(mail, _)
-                    if moved_on
-                        || mail.from_worker()
-                        || matches!(mail.op, Op::Lose { .. } | Op::Recover) =>
+                    if moved_on || mail.from_worker() || matches!(mail.op, Op::Lose { .. } | Op::Recover) =>
                 {
                     live.retained.push_back(*mail);
                 }
@@ -265,8 +261,7 @@ impl World {
                     self.answer(mail.reply, result);
                 }
                 Outcome::Attach(request, Ok((position, view))) => {
-                    let attached =
-                        Delivery::Attached(request.request, id.clone(), position.seq, view);
+                    let attached = Delivery::Attached(request.request, id.clone(), position.seq, view);
                     self.deliver(request.peer, attached);
                 }
                 Outcome::Attach(request, Err(reject)) => {
@@ -308,7 +303,9 @@ impl World {
 
     /// An agent whose output was refused for what it is must not go on as if it had been taken.
     fn judge(&mut self, id: &SessionId, op: &Op, reject: &Reject) {
-        let (Op::Emit { turn, .. } | Op::Progress { turn, .. } | Op::Answer { turn, .. }) = op else { return };
+        let (Op::Emit { turn, .. } | Op::Progress { turn, .. } | Op::Answer { turn, .. }) = op else {
+            return;
+        };
         let Some(execution) = self.sessions.get_mut(id).and_then(|live| live.executing.get_mut(turn)) else {
             return;
         };

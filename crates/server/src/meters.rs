@@ -1,0 +1,147 @@
+//! Handles to the metrics that hot paths count, looked up once.
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use switchboard_core::model::{TurnEnd, TurnOutcome};
+use switchboard_core::{AgentId, Refusal, Reject};
+
+use crate::telemetry::names;
+
+/// What is counted per connection, shared by all of one protocol.
+#[derive(Clone)]
+pub(crate) struct TransportMeters {
+    protocol: &'static str,
+    pub(crate) open: Gauge,
+    pub(crate) opened: Counter,
+    pub(crate) frames_received: Counter,
+    pub(crate) frames_sent: Counter,
+    pub(crate) bytes_received: Counter,
+    pub(crate) bytes_sent: Counter,
+    pub(crate) flushes: Counter,
+    pub(crate) violations: Counter,
+    pub(crate) delayed: Counter,
+}
+
+impl TransportMeters {
+    pub(crate) fn new(protocol: &'static str) -> Self {
+        Self {
+            protocol,
+            open: gauge!(names::CONNECTIONS, "protocol" => protocol),
+            opened: counter!(names::CONNECTIONS_OPENED, "protocol" => protocol),
+            frames_received: counter!(names::FRAMES_RECEIVED, "protocol" => protocol),
+            frames_sent: counter!(names::FRAMES_SENT, "protocol" => protocol),
+            bytes_received: counter!(names::BYTES_RECEIVED, "protocol" => protocol),
+            bytes_sent: counter!(names::BYTES_SENT, "protocol" => protocol),
+            flushes: counter!(names::FLUSHES, "protocol" => protocol),
+            violations: counter!(names::VIOLATIONS, "protocol" => protocol),
+            delayed: counter!(names::RATE_LIMITED, "what" => "principal_frames"),
+        }
+    }
+
+    pub(crate) fn closed(&self, code: u16) {
+        counter!(names::CONNECTIONS_CLOSED, "protocol" => self.protocol, "code" => code.to_string())
+            .increment(1);
+    }
+
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        let reason = match refusal {
+            Refusal::UpgradeRequired => "upgrade_required",
+            Refusal::Malformed(_) => "malformed",
+            Refusal::CredentialMissing => "credential_missing",
+            Refusal::CredentialInvalid => "credential_invalid",
+            Refusal::CredentialExpired => "credential_expired",
+            Refusal::Forbidden(_) => "forbidden",
+            Refusal::UnknownAgent => "unknown_agent",
+            Refusal::TooMany { .. } => "too_many",
+            Refusal::Draining { .. } => "draining",
+        };
+        if reason.starts_with("credential") {
+            counter!(names::AUTH_FAILURES, "reason" => reason).increment(1);
+        }
+        if matches!(refusal, Refusal::TooMany { .. }) {
+            counter!(names::RATE_LIMITED, "what" => "connections").increment(1);
+        }
+        counter!(names::CONNECTIONS_REFUSED, "protocol" => self.protocol, "reason" => reason).increment(1);
+    }
+}
+
+impl std::fmt::Debug for TransportMeters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransportMeters").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+/// What is counted per session, shared by all.
+#[derive(Clone)]
+pub(crate) struct SessionMeters {
+    pub(crate) resident: Gauge,
+    pub(crate) ops: Counter,
+    pub(crate) events: Counter,
+    pub(crate) append_seconds: Histogram,
+    pub(crate) conflicts: Counter,
+}
+
+impl SessionMeters {
+    pub(crate) fn new() -> Self {
+        Self {
+            resident: gauge!(names::SESSIONS_RESIDENT),
+            ops: counter!(names::OPS),
+            events: counter!(names::EVENTS),
+            append_seconds: histogram!(names::APPEND_SECONDS),
+            conflicts: counter!(names::APPEND_CONFLICTS),
+        }
+    }
+
+    pub(crate) fn rejected(&self, reject: &Reject) {
+        counter!(names::OPS_REJECTED, "reason" => reject.name()).increment(1);
+        if matches!(reject, Reject::RateLimited { .. }) {
+            counter!(names::RATE_LIMITED, "what" => "turns").increment(1);
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionMeters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionMeters")
+    }
+}
+
+/// A turn is being worked on; counted until dropped.
+pub(crate) struct TurnMeter(Gauge);
+
+impl TurnMeter {
+    pub(crate) fn start(agent: &AgentId) -> Self {
+        counter!(names::TURNS_STARTED, "agent" => agent.to_string()).increment(1);
+        let running = gauge!(names::TURNS_RUNNING, "agent" => agent.to_string());
+        running.increment(1);
+        Self(running)
+    }
+}
+
+impl Drop for TurnMeter {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}
+
+/// A turn has ended.
+pub(crate) fn turn_ended(agent: &AgentId, end: &TurnEnd) {
+    let outcome = match &end.outcome {
+        TurnOutcome::Done(_) => "done",
+        TurnOutcome::Failed(_) => "failed",
+        TurnOutcome::Interrupted { .. } => "interrupted",
+        TurnOutcome::Expired => "expired",
+    };
+    let agent = agent.to_string();
+    counter!(names::TURNS_ENDED, "agent" => agent.clone(), "outcome" => outcome).increment(1);
+    let measured = [
+        (names::TURN_SECONDS, end.metrics.wall_ms),
+        (names::TURN_QUEUE_SECONDS, end.metrics.queue_ms),
+        (names::TURN_FIRST_SECONDS, end.metrics.first_ms),
+    ];
+    for (name, millis) in measured {
+        if let Some(millis) = millis {
+            #[expect(clippy::cast_precision_loss, reason = "milliseconds of a turn fit easily")]
+            histogram!(name, "agent" => agent.clone()).record(millis as f64 / 1000.0);
+        }
+    }
+}

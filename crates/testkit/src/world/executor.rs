@@ -1,0 +1,444 @@
+//! Scripted agents at work, as `server/src/host.rs` runs real ones: claim, run, finish.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use switchboard_core::model::{
+    CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, Output, ToolChange, TurnEnd,
+    TurnOutcome, Usage,
+};
+use switchboard_core::{
+    Actor, CallId, Event, Op, Reject, Reply, SessionId, Timestamp, ToolName, TurnId, TurnState, WorkerId,
+};
+
+use super::World;
+use super::journal::{Journal, Repeat};
+use super::session::{Asked, Letter, Mail, ReplyTo, own};
+use crate::script::{Recovery, Step};
+
+/// One execution of a turn.
+#[derive(Debug)]
+pub(super) struct Execution {
+    worker: WorkerId,
+    fence: u32,
+    steps: Vec<Step>,
+    next: usize,
+    state: State,
+    /// The turn was interrupted.
+    pub(super) stopped: bool,
+    /// Interrupts are not noticed.
+    deaf: bool,
+    /// How the turn has to end, when the session found something wrong.
+    pub(super) verdict: Option<TurnEnd>,
+    pub(super) ended_calls: BTreeMap<CallId, CallEnd>,
+    calls: u32,
+    result: Option<CallEnd>,
+    input: String,
+    journal: Journal,
+    continues: bool,
+    deadline: Timestamp,
+    /// When it last took a step, so that executions take turns.
+    pub(super) last_run: u64,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Claiming,
+    Running,
+    Until(Timestamp),
+    Requesting(CallId, bool),
+    Calling(CallId, bool),
+    Hanging,
+    Finishing,
+}
+
+impl Execution {
+    /// Whether it can take a step now.
+    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
+        if self.notices_stop() && !matches!(self.state, State::Claiming | State::Finishing) {
+            return true;
+        }
+        match &self.state {
+            State::Running => true,
+            State::Until(at) => *at <= now,
+            State::Calling(call, _) => self.ended_calls.contains_key(call),
+            State::Claiming | State::Requesting(..) | State::Hanging | State::Finishing => false,
+        }
+    }
+
+    /// When it wants to go on by itself.
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Until(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    fn notices_stop(&self) -> bool {
+        self.stopped && (!self.deaf || self.verdict.is_some())
+    }
+}
+
+impl World {
+    /// Starts work on a turn that waits for an executor.
+    pub(super) fn begin_execution(&mut self, id: &SessionId, turn: &TurnState) {
+        self.started += 1;
+        let worker = WorkerId::new(format!("sim{}.{}", self.generation, self.started));
+        let input = turn.request.text();
+        let script = self.agents.get(&turn.agent);
+        let steps = match script {
+            Some(script) => script.steps_for(&input),
+            None => vec![Step::Fail {
+                kind: FailureKind::Execution,
+                message: format!("no such agent: {}", turn.agent),
+            }],
+        };
+        let began = turn.first_output_at.is_some();
+        let journal = if began { Journal::new(self.log.events(id), &turn.turn) } else { Journal::default() };
+        let execution = Execution {
+            worker: worker.clone(),
+            fence: 0,
+            steps,
+            next: 0,
+            state: State::Claiming,
+            stopped: false,
+            deaf: false,
+            verdict: None,
+            ended_calls: BTreeMap::new(),
+            calls: 0,
+            result: None,
+            input,
+            journal,
+            continues: script.is_some_and(|script| script.recovery == Recovery::Replay),
+            deadline: turn.deadline,
+            last_run: self.started,
+        };
+        if let Some(live) = self.sessions.get_mut(id) {
+            live.executing.insert(turn.turn.clone(), execution);
+        }
+        self.post(id, &turn.turn, &worker, Op::Claim { turn: turn.turn.clone() }, Asked::Claim);
+    }
+
+    /// Lets an execution take one step.
+    pub(super) fn run_execution(&mut self, id: &SessionId, turn: &TurnId) {
+        self.ticks += 1;
+        let (now, tick) = (self.now, self.ticks);
+        let Some(execution) = self.execution(id, turn) else { return };
+        execution.last_run = tick;
+        if execution.notices_stop() {
+            let interrupted = TurnEnd::new(TurnOutcome::Interrupted { abandoned: false });
+            let end = execution.verdict.take().unwrap_or(interrupted);
+            return self.finish(id, turn, end);
+        }
+        match &execution.state {
+            State::Until(at) if *at <= now => execution.state = State::Running,
+            State::Calling(call, give_up) => {
+                let give_up = *give_up;
+                let Some(end) = execution.ended_calls.remove(call) else { return };
+                execution.state = State::Running;
+                match &end {
+                    CallEnd::Cancelled => {
+                        let over = TurnEnd::new(TurnOutcome::Interrupted { abandoned: false });
+                        return self.finish(id, turn, over);
+                    }
+                    CallEnd::TimedOut if give_up => {
+                        let end = TurnEnd::failed(FailureKind::CallTimeout, "nobody answered in time");
+                        return self.finish(id, turn, end);
+                    }
+                    CallEnd::TimedOut | CallEnd::Done { .. } | CallEnd::Failed(_) => {}
+                }
+                execution.result = Some(end);
+            }
+            State::Running => {}
+            State::Until(_) | State::Claiming | State::Requesting(..) | State::Hanging | State::Finishing => {
+                return;
+            }
+        }
+        let Some(step) = execution.steps.get(execution.next).cloned() else {
+            let end = self.verdict_or(id, turn, TurnEnd::complete());
+            return self.finish(id, turn, end);
+        };
+        execution.next += 1;
+        self.take_step(id, turn, step);
+    }
+
+    fn take_step(&mut self, id: &SessionId, turn: &TurnId, step: Step) {
+        let now = self.now;
+        let Some(execution) = self.execution(id, turn) else { return };
+        if let Some(end) = step.end() {
+            let end = self.verdict_or(id, turn, end);
+            return self.finish(id, turn, end);
+        }
+        match step {
+            Step::Wait(millis) => {
+                if execution.journal.is_empty() {
+                    execution.state = State::Until(now.after(Duration::from_millis(millis)));
+                }
+            }
+            Step::Text(text) => self.emit(id, turn, Output::Text(text)),
+            Step::Reason(text) => self.emit(id, turn, Output::Reasoning(text)),
+            Step::Status(text) => self.emit(id, turn, Output::Status(text)),
+            Step::Usage(counts) => self.emit(id, turn, Output::Usage(Usage(counts))),
+            Step::Data { mime, value } => self.emit(id, turn, Output::Data { mime, value }),
+            Step::Notice { level, text } => self.emit(id, turn, Output::Notice { level, text }),
+            Step::Checklist(checklist) => self.emit(id, turn, Output::Checklist(checklist)),
+            Step::Echo => {
+                let text = execution.input.clone();
+                self.emit(id, turn, Output::Text(text));
+            }
+            Step::Result => {
+                let text = match &execution.result {
+                    Some(CallEnd::Done { output: Value::String(text) }) => text.clone(),
+                    Some(CallEnd::Done { output }) => output.to_string(),
+                    Some(CallEnd::Failed(error)) => format!("{}: {}", error.name, error.message),
+                    Some(CallEnd::TimedOut) => "timeout".into(),
+                    Some(CallEnd::Cancelled) | None => "nothing".into(),
+                };
+                self.emit(id, turn, Output::Text(text));
+            }
+            Step::Call { tool, args, timeout_ms, give_up } => {
+                let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args) };
+                self.request(id, turn, kind, timeout_ms, give_up);
+            }
+            Step::Ask { text, schema, timeout_ms, give_up } => {
+                self.request(id, turn, CallKind::Question { text, schema }, timeout_ms, give_up);
+            }
+            Step::Tool { name, args, progress, output, error } => {
+                let kind = CallKind::Tool { name: ToolName::from(name.as_str()), args: object(args) };
+                let end = match error {
+                    Some(message) => CallEnd::Failed(CallError { name: "error".into(), message }),
+                    None => CallEnd::Done { output },
+                };
+                self.show_tool(id, turn, kind, progress, end);
+            }
+            Step::AddTools(specs) => {
+                let add: Vec<_> = specs.iter().map(crate::script::ToolSpec::tool).collect();
+                self.change_tools(id, turn, ToolChange { add, remove: Vec::new(), turn: Some(turn.clone()) });
+            }
+            Step::RemoveTools(names) => {
+                let remove = names.iter().map(|name| ToolName::from(name.as_str())).collect();
+                self.change_tools(id, turn, ToolChange { add: Vec::new(), remove, turn: Some(turn.clone()) });
+            }
+            Step::Hang => execution.state = State::Hanging,
+            Step::Deaf => execution.deaf = true,
+            Step::Lose => {
+                let continues = execution.continues;
+                execution.state = State::Finishing;
+                self.mail(id, own(Op::Lose { turn: turn.clone(), continues }));
+            }
+            // Written out or ended above.
+            Step::Fill { .. }
+            | Step::Repeat { .. }
+            | Step::End(_)
+            | Step::EndWith { .. }
+            | Step::Fail { .. }
+            | Step::Panic => {}
+        }
+    }
+
+    fn emit(&mut self, id: &SessionId, turn: &TurnId, output: Output) {
+        let same =
+            |event: &Event| matches!(event, Event::TurnOutput { output: known, .. } if *known == output);
+        match self.repeats(id, turn, same) {
+            Repeat::Known => {}
+            Repeat::Diverged => self.diverged(id, turn),
+            Repeat::New => {
+                let Some((worker, fence)) = self.claim_of(id, turn) else { return };
+                let op = Op::Emit { turn: turn.clone(), fence, output };
+                self.post(id, turn, &worker, op, Asked::Output);
+            }
+        }
+    }
+
+    fn change_tools(&mut self, id: &SessionId, turn: &TurnId, change: ToolChange) {
+        let same = |event: &Event| {
+            matches!(event, Event::ToolsChanged { added, removed, .. }
+                if *added == change.add && removed.iter().all(|name| change.remove.contains(name)))
+        };
+        match self.repeats(id, turn, same) {
+            Repeat::Known => {}
+            Repeat::Diverged => self.diverged(id, turn),
+            Repeat::New => {
+                let Some((worker, _)) = self.claim_of(id, turn) else { return };
+                self.post(id, turn, &worker, Op::ChangeTools(change), Asked::Output);
+            }
+        }
+    }
+
+    fn show_tool(
+        &mut self,
+        id: &SessionId,
+        turn: &TurnId,
+        kind: CallKind,
+        progress: Vec<String>,
+        end: CallEnd,
+    ) {
+        let Some((call, known)) = self.name_call(id, turn, &kind) else { return };
+        if known.is_some() {
+            return;
+        }
+        let Some(deadline) = self.execution(id, turn).map(|execution| execution.deadline) else { return };
+        let Some((worker, fence)) = self.claim_of(id, turn) else { return };
+        let request =
+            CallRequest { id: call.clone(), kind, executor: Some(Executor::Agent), deadline, batch: None };
+        let op = Op::Request { turn: turn.clone(), fence, call: request };
+        self.post(id, turn, &worker, op, Asked::Output);
+        for delta in progress {
+            let op = Op::Progress { turn: turn.clone(), call: call.clone(), delta };
+            self.post(id, turn, &worker, op, Asked::Output);
+        }
+        self.post(id, turn, &worker, Op::Answer { turn: turn.clone(), call, end }, Asked::Output);
+    }
+
+    fn request(&mut self, id: &SessionId, turn: &TurnId, kind: CallKind, timeout_ms: u64, give_up: bool) {
+        let Some((call, known)) = self.name_call(id, turn, &kind) else { return };
+        if let Some(end) = known {
+            let Some(execution) = self.execution(id, turn) else { return };
+            execution.ended_calls.insert(call.clone(), end);
+            execution.state = State::Calling(call, give_up);
+            return;
+        }
+        let deadline = self.now.after(Duration::from_millis(timeout_ms));
+        let Some((worker, fence)) = self.claim_of(id, turn) else { return };
+        let request = CallRequest { id: call.clone(), kind, executor: None, deadline, batch: None };
+        if let Some(execution) = self.execution(id, turn) {
+            execution.state = State::Requesting(call, give_up);
+        }
+        self.post(
+            id,
+            turn,
+            &worker,
+            Op::Request { turn: turn.clone(), fence, call: request },
+            Asked::Request,
+        );
+    }
+
+    /// Names the next call, and finds how it ended in an earlier run.
+    fn name_call(
+        &mut self,
+        id: &SessionId,
+        turn: &TurnId,
+        kind: &CallKind,
+    ) -> Option<(CallId, Option<CallEnd>)> {
+        let execution = self.execution(id, turn)?;
+        execution.calls += 1;
+        let short: String = turn.as_str().chars().rev().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let base = format!("call_{short}_{}", execution.calls);
+        match execution.journal.take_call(&base) {
+            Some(attempt) if attempt.kind == *kind => return Some((attempt.id, attempt.end)),
+            Some(_) => {}
+            None if execution.journal.is_lost(&base) => {
+                return Some((CallId::new(format!("{base}r{}", execution.fence)), None));
+            }
+            None if !execution.journal.is_empty() => {}
+            None => return Some((CallId::new(base), None)),
+        }
+        self.diverged(id, turn);
+        None
+    }
+
+    fn repeats(&mut self, id: &SessionId, turn: &TurnId, same: impl Fn(&Event) -> bool) -> Repeat {
+        self.execution(id, turn).map_or(Repeat::New, |execution| execution.journal.pass(same))
+    }
+
+    fn diverged(&mut self, id: &SessionId, turn: &TurnId) {
+        let what = "the agent did not repeat what it had done before it was lost";
+        self.finish(id, turn, TurnEnd::failed(FailureKind::WorkerLost, what));
+    }
+
+    fn verdict_or(&mut self, id: &SessionId, turn: &TurnId, end: TurnEnd) -> TurnEnd {
+        self.execution(id, turn).and_then(|execution| execution.verdict.take()).unwrap_or(end)
+    }
+
+    fn finish(&mut self, id: &SessionId, turn: &TurnId, end: TurnEnd) {
+        let Some((worker, fence)) = self.claim_of(id, turn) else { return };
+        if let Some(execution) = self.execution(id, turn) {
+            execution.state = State::Finishing;
+        }
+        self.post(id, turn, &worker, Op::Finish { turn: turn.clone(), fence, end }, Asked::Finish);
+    }
+
+    /// An execution hears what became of something it asked for.
+    pub(super) fn execution_answered(
+        &mut self,
+        id: &SessionId,
+        turn: &TurnId,
+        worker: &WorkerId,
+        asked: Asked,
+        answer: Result<Reply, Reject>,
+    ) {
+        let Some(execution) = self.execution(id, turn).filter(|execution| execution.worker == *worker) else {
+            return;
+        };
+        match (asked, answer) {
+            (Asked::Claim, Ok(Reply::Claimed { fence })) => {
+                execution.fence = fence;
+                execution.state = State::Running;
+            }
+            (Asked::Claim, _) => {
+                if let Some(live) = self.sessions.get_mut(id) {
+                    live.executing.remove(turn);
+                }
+            }
+            (Asked::Request, Ok(_)) => {
+                if let State::Requesting(call, give_up) = &execution.state {
+                    execution.state = State::Calling(call.clone(), *give_up);
+                }
+            }
+            (Asked::Request, Err(reject)) => {
+                let end = refused(&reject);
+                self.finish(id, turn, end);
+            }
+            (Asked::Output | Asked::Finish, _) => {}
+        }
+    }
+
+    fn claim_of(&mut self, id: &SessionId, turn: &TurnId) -> Option<(WorkerId, u32)> {
+        self.execution(id, turn).map(|execution| (execution.worker.clone(), execution.fence))
+    }
+
+    fn execution(&mut self, id: &SessionId, turn: &TurnId) -> Option<&mut Execution> {
+        self.sessions.get_mut(id)?.executing.get_mut(turn)
+    }
+
+    fn post(&mut self, id: &SessionId, turn: &TurnId, worker: &WorkerId, op: Op, asked: Asked) {
+        let reply =
+            ReplyTo::Execution { session: id.clone(), turn: turn.clone(), worker: worker.clone(), asked };
+        let mail = Mail { actor: Actor::worker(worker.clone()), op, reply };
+        self.mail(id, Letter::Op(Box::new(mail)));
+    }
+}
+
+/// How a turn ends whose call was refused.
+fn refused(reject: &Reject) -> TurnEnd {
+    match reject {
+        Reject::UnknownTool(name) => {
+            TurnEnd::failed(FailureKind::ToolNotFound, format!("no such tool: {name}"))
+        }
+        Reject::Invalid(_) | Reject::Limit { .. } => {
+            TurnEnd::failed(FailureKind::Execution, reject.to_string())
+        }
+        Reject::NotFound
+        | Reject::Forbidden
+        | Reject::UnknownTurn(_)
+        | Reject::TurnOver(_)
+        | Reject::Fenced(_)
+        | Reject::DuplicateTurn(_)
+        | Reject::CallGone(_)
+        | Reject::InvalidArgs(_)
+        | Reject::UnknownAgent(_)
+        | Reject::UnknownMessage(_)
+        | Reject::KeyConflict
+        | Reject::AttachmentGone
+        | Reject::RateLimited { .. }
+        | Reject::Draining
+        | Reject::Busy
+        | Reject::Unavailable { .. }
+        | Reject::Unauthenticated => TurnEnd::new(TurnOutcome::Interrupted { abandoned: false }),
+    }
+}
+
+fn object(args: Value) -> Value {
+    if args.is_null() { Value::Object(serde_json::Map::new()) } else { args }
+}

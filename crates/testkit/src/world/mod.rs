@@ -1,0 +1,505 @@
+//! A whole server in one thread, with a clock that only moves when told to.
+//!
+//! Real [`Session`]s, real connections of any [`Protocol`], a log, and agents as data; nothing else
+//! is real. What `server` does with threads and sockets is done here one step at a time, by the
+//! same rules: an answer comes before the events it caused, events come in order and without gaps,
+//! nobody hears of anything that is not in the log.
+//!
+//! ```
+//! use switchboard_asp::{Asp, AspLimits};
+//! use switchboard_core::Principal;
+//! use switchboard_testkit::{Received, World, opening};
+//!
+//! let mut world = World::new();
+//! let peer = world.connect(&Asp::new(AspLimits::default()), Principal::new("ann"), opening());
+//! world.send_bytes(peer, &[0x12, 0, 0, 1, 0, 0, 0, 2, b'h', b'i']); // INVOKE #1 "hi"
+//! let frames = world.take(peer); // STREAM #1 "hi", then its end
+//! assert!(matches!(frames.as_slice(), [Received::Frame(_), Received::Frame(_)]));
+//! ```
+//!
+//! Faults: [`World::cut`], [`World::stall`], [`World::crash`], [`World::crash_at`],
+//! [`World::fail_appends`], [`World::write_behind`], [`World::set_gate`]. With [`Order::Seeded`]
+//! the order in which ready things happen, and the size of batches, depend on a seed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use switchboard_core::{
+    Actor, AgentId, CloseReason, Committed, Event, Frame, Op, Opening, OpeningRequest, Principal, Protocol,
+    Refusal, Reject, Reply, Scope, Seed, Session, SessionId, SessionLimits, Timestamp, Upgrade,
+};
+
+mod executor;
+mod gateway;
+mod journal;
+mod log;
+mod peer;
+mod schedule;
+mod session;
+
+pub use peer::Received;
+
+use crate::script::Script;
+use gateway::KeyIndex;
+use log::Log;
+use peer::{Delivery, Inbound, Peer};
+use schedule::{Schedule, splitmix};
+use session::{Letter, LiveSession, Mail, ReplyTo};
+
+/// A deterministic, single-threaded world. See the module's documentation.
+pub struct World {
+    now: Timestamp,
+    settings: Settings,
+    agents: BTreeMap<AgentId, Script>,
+    default_agent: AgentId,
+    log: Log,
+    sessions: BTreeMap<SessionId, LiveSession>,
+    peers: BTreeMap<PeerId, Peer>,
+    next_peer: u32,
+    keys: KeyIndex,
+    tokens: BTreeMap<String, Principal>,
+    answers: BTreeMap<u64, Result<Reply, Reject>>,
+    next_answer: u64,
+    gate: Option<Gate>,
+    draining: bool,
+    down: bool,
+    /// Counts restarts.
+    generation: u32,
+    started: u64,
+    ticks: u64,
+    trap: Option<(CrashPoint, Option<&'static str>)>,
+    failing_appends: u32,
+    schedule: Schedule,
+}
+
+/// Says no to an op before its session sees it.
+type Gate = Box<dyn FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send>;
+
+/// What a world is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// From which connections get their randomness.
+    pub seed: u64,
+    /// In which order ready things happen.
+    pub order: Order,
+    /// Bounds of every session.
+    pub limits: SessionLimits,
+    /// How long the log takes for an append, in milliseconds.
+    pub commit_ms: u64,
+    /// When the world begins.
+    pub start: Timestamp,
+    /// Holds the arguments of a tool against its schema.
+    pub check: fn(&Value, &Value) -> Result<(), String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            order: Order::Fixed,
+            limits: SessionLimits::default(),
+            commit_ms: 0,
+            start: Timestamp::from_secs(1_767_225_600),
+            check: crate::schema::check_arguments,
+        }
+    }
+}
+
+/// In which order things happen that could happen at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Answers and events first, then clients, then sessions, then agents in turn; whole batches.
+    Fixed,
+    /// Any order that the real server could show, chosen by a seed.
+    Seeded(u64),
+}
+
+/// One connection of a world; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(u32);
+
+/// Where the server dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashPoint {
+    /// A batch is decided, and nothing of it is in the log.
+    BeforeAppend,
+    /// A batch is in the log, and nobody has heard of it.
+    AfterAppend,
+}
+
+impl World {
+    /// A world with one agent, `echo`, that repeats what it is asked.
+    pub fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    /// A world made to measure, with one agent, `echo`.
+    pub fn with(settings: Settings) -> Self {
+        let default_agent = AgentId::from("echo");
+        Self {
+            now: settings.start,
+            agents: BTreeMap::from([(default_agent.clone(), Script::new())]),
+            default_agent,
+            log: Log::default(),
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            next_peer: 1,
+            keys: KeyIndex::default(),
+            tokens: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            next_answer: 1,
+            gate: None,
+            draining: false,
+            down: false,
+            generation: 1,
+            started: 0,
+            ticks: 0,
+            trap: None,
+            failing_appends: 0,
+            schedule: Schedule::new(settings.order),
+            settings,
+        }
+    }
+
+    /// Adds an agent, or replaces one.
+    pub fn add_agent(&mut self, agent: &str, script: Script) {
+        self.agents.insert(AgentId::from(agent), script);
+    }
+
+    /// Adds an agent that serves whoever asks for no other.
+    pub fn set_default_agent(&mut self, agent: &str, script: Script) {
+        self.add_agent(agent, script);
+        self.default_agent = AgentId::from(agent);
+    }
+
+    /// Makes a token that stands for a principal, for [`World::knock`] and renewed credentials.
+    pub fn issue(&mut self, token: &str, principal: Principal) {
+        self.tokens.insert(token.to_owned(), principal);
+    }
+
+    /// Sets what may say no to ops before their sessions see them.
+    pub fn set_gate(
+        &mut self,
+        gate: impl FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send + 'static,
+    ) {
+        self.gate = Some(Box::new(gate));
+    }
+
+    /// Opens a connection whose principal is known, whatever the opening says of credentials.
+    pub fn connect(&mut self, protocol: &dyn Protocol, principal: Principal, opening: Opening) -> PeerId {
+        match self.try_connect(protocol, principal, opening) {
+            Ok(peer) => peer,
+            Err(refusal) => panic!("the connection was refused: {refusal:?}"),
+        }
+    }
+
+    /// As [`World::connect`], for protocols that may say no.
+    ///
+    /// # Errors
+    /// What the protocol, or a server that is down, says.
+    pub fn try_connect(
+        &mut self,
+        protocol: &dyn Protocol,
+        principal: Principal,
+        opening: Opening,
+    ) -> Result<PeerId, Refusal> {
+        if self.down || self.draining {
+            return Err(Refusal::Draining { retry_ms: 1000 });
+        }
+        let agent = opening.agent.clone().unwrap_or_else(|| self.default_agent.clone());
+        let upgrade = Upgrade {
+            principal: principal.clone(),
+            tools: self.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
+            agent,
+            agents: self.agents.keys().cloned().collect(),
+            opening,
+        };
+        let seed = self.fresh_seed();
+        let connection = protocol.accept(upgrade, seed)?;
+        let id = PeerId(self.next_peer);
+        self.next_peer += 1;
+        self.peers.insert(id, Peer::new(connection, principal, protocol.max_message()));
+        self.drain_connection(id, None);
+        self.settle();
+        Ok(id)
+    }
+
+    /// Opens a connection as an HTTP upgrade does: inspect, authenticate, authorise, accept.
+    ///
+    /// # Errors
+    /// Why not; [`Protocol::refuse`] puts it into the protocol's words.
+    pub fn knock(
+        &mut self,
+        protocol: &dyn Protocol,
+        request: &OpeningRequest,
+    ) -> Result<(PeerId, Option<&'static str>), Refusal> {
+        let opening = protocol.inspect(request)?;
+        let principal =
+            self.authenticate(opening.credential.as_ref().map(|credential| credential.0.as_str()))?;
+        if !principal.scopes.allows(Scope::Connect) {
+            return Err(Refusal::Forbidden("the credential does not allow connections"));
+        }
+        if let Some(agent) = &opening.agent {
+            if !self.agents.contains_key(agent) {
+                return Err(Refusal::UnknownAgent);
+            }
+            if !principal.scopes.allows_agent(agent) {
+                return Err(Refusal::Forbidden("the credential does not reach this agent"));
+            }
+        }
+        let subprotocol = opening.subprotocol;
+        Ok((self.try_connect(protocol, principal, opening)?, subprotocol))
+    }
+
+    /// The client sends one transport message.
+    pub fn send(&mut self, peer: PeerId, frame: Frame) {
+        self.enqueue(peer, frame);
+        self.settle();
+    }
+
+    /// The client sends one binary message.
+    pub fn send_bytes(&mut self, peer: PeerId, bytes: &[u8]) {
+        self.send(peer, Frame::Binary(Bytes::copy_from_slice(bytes)));
+    }
+
+    /// The client sends one transport message, and nothing happens yet.
+    pub fn enqueue(&mut self, peer: PeerId, frame: Frame) {
+        self.push_inbound(peer, Inbound::Frame(frame));
+    }
+
+    /// What the client has received since it was last asked.
+    pub fn take(&mut self, peer: PeerId) -> Vec<Received> {
+        self.peers.get_mut(&peer).map(Peer::take_received).unwrap_or_default()
+    }
+
+    /// The transport breaks. What the client sent before still arrives; what it has not read yet is
+    /// lost.
+    pub fn cut(&mut self, peer: PeerId) {
+        self.push_inbound(peer, Inbound::Closed(CloseReason::TransportLost));
+        self.settle();
+    }
+
+    /// The client closes its transport in an orderly way.
+    pub fn close(&mut self, peer: PeerId, code: Option<u16>) {
+        self.push_inbound(peer, Inbound::Closed(CloseReason::PeerClosed(code)));
+        self.settle();
+    }
+
+    /// The server closes a connection for a reason of its own.
+    pub fn evict(&mut self, peer: PeerId, reason: CloseReason) {
+        self.deliver(peer, Delivery::Close(reason));
+        self.settle();
+    }
+
+    /// The client stops reading: frames wait on its transport, and the connection hears of it.
+    pub fn stall(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.stalled = true;
+        }
+    }
+
+    /// A client that does not read takes up to `bytes` of whole messages after all.
+    pub fn read_some(&mut self, peer: PeerId, bytes: usize) {
+        self.transmit(peer, bytes);
+        self.settle();
+    }
+
+    /// The client reads everything again.
+    pub fn unstall(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.stalled = false;
+        }
+        self.transmit(peer, usize::MAX);
+        self.settle();
+    }
+
+    /// Bytes that wait on the transport of a client that does not read.
+    pub fn backlog(&self, peer: PeerId) -> usize {
+        self.peers.get(&peer).map_or(0, Peer::backlog)
+    }
+
+    /// Whether the connection is served.
+    pub fn is_open(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| !peer.over)
+    }
+
+    /// Forgets a connection that is over, with everything that nobody took.
+    pub fn forget(&mut self, peer: PeerId) {
+        if !self.is_open(peer) {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// The server begins to leave: no new turns, no new connections.
+    pub fn drain(&mut self, retry_ms: u64) {
+        self.draining = true;
+        for peer in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.deliver(peer, Delivery::Drain { retry_ms });
+        }
+        self.settle();
+    }
+
+    /// The server dies: connections and the live state of sessions are gone, the log is not.
+    pub fn crash(&mut self) {
+        self.down = true;
+        self.trap = None;
+        self.sessions.clear();
+        for peer in self.peers.values_mut().filter(|peer| !peer.over) {
+            peer.lose();
+        }
+    }
+
+    /// The server dies with the next batch, or with the next one that holds an event of this name.
+    pub fn crash_at(&mut self, point: CrashPoint, event: Option<&'static str>) {
+        self.trap = Some((point, event));
+    }
+
+    /// The server starts again, after a crash or a drain: sessions that are alive are read from the
+    /// log, and their transports and executors of before are gone.
+    pub fn restart(&mut self) {
+        if !self.down {
+            self.crash();
+        }
+        self.down = false;
+        self.draining = false;
+        self.generation += 1;
+        self.remember_keys();
+        for id in self.log.sessions().cloned().collect::<Vec<_>>() {
+            if self.log.load(&id, &self.settings.limits).is_live() {
+                self.awaken(&id);
+            }
+        }
+        self.settle();
+    }
+
+    /// The log refuses the next `count` batches.
+    pub fn fail_appends(&mut self, count: u32) {
+        self.failing_appends = count;
+    }
+
+    /// Another process writes to a session: the next batch of this one meets a conflict.
+    ///
+    /// # Errors
+    /// The op is refused.
+    pub fn write_behind(&mut self, session: &SessionId, actor: &Actor, op: &Op) -> Result<(), Reject> {
+        let mut state = self.log.load(session, &self.settings.limits);
+        let after = state.head();
+        let decision = state.decide(actor, op, self.now)?;
+        let mut events = Vec::new();
+        for event in decision.events {
+            let mut position = state.head().next();
+            if let Event::SessionOpened { epoch, .. } = &event {
+                position.epoch = *epoch;
+            }
+            let committed = Committed { position, at: self.now, event };
+            state.apply(&committed);
+            events.push(Arc::new(committed));
+        }
+        self.log.append(session, after, &events).map_err(|_| Reject::Busy)
+    }
+
+    /// Asks something of a session directly, and waits for the answer.
+    ///
+    /// # Errors
+    /// The op is refused.
+    pub fn ask(&mut self, session: &SessionId, actor: Actor, op: Op) -> Result<Reply, Reject> {
+        let number = self.next_answer;
+        self.next_answer += 1;
+        let mail = Mail { actor, op, reply: ReplyTo::Caller(number) };
+        self.mail(session, Letter::Op(Box::new(mail)));
+        self.settle();
+        self.answers.remove(&number).unwrap_or(Err(Reject::Busy))
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Whether the server is down.
+    pub const fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// Every session that has a history.
+    pub fn session_ids(&self) -> Vec<SessionId> {
+        self.log.sessions().cloned().collect()
+    }
+
+    /// The history of one session.
+    pub fn log(&self, session: &SessionId) -> &[Arc<Committed>] {
+        self.log.events(session)
+    }
+
+    /// Everything that was ever committed, in order, over all sessions.
+    pub fn history(&self) -> &[(SessionId, Arc<Committed>)] {
+        self.log.all()
+    }
+
+    /// The live state of a session.
+    pub fn session(&self, session: &SessionId) -> Option<&Session> {
+        self.sessions.get(session).map(|live| &live.session)
+    }
+
+    /// Whether every live session is what its log says.
+    ///
+    /// # Errors
+    /// Which one is not.
+    pub fn check_replay(&self) -> Result<(), String> {
+        for (id, live) in &self.sessions {
+            if self.log.load(id, &self.settings.limits) != live.session {
+                return Err(format!("session {id} is not what its log says"));
+            }
+        }
+        Ok(())
+    }
+
+    fn authenticate(&self, token: Option<&str>) -> Result<Principal, Refusal> {
+        let token = token.ok_or(Refusal::CredentialMissing)?;
+        let principal = self.tokens.get(token).ok_or(Refusal::CredentialInvalid)?;
+        if principal.expires_at.is_some_and(|at| at <= self.now) {
+            return Err(Refusal::CredentialExpired);
+        }
+        Ok(principal.clone())
+    }
+
+    fn fresh_seed(&self) -> Seed {
+        let mut state = self.settings.seed ^ (u64::from(self.next_peer) << 32);
+        let mut entropy = [0; 32];
+        for chunk in entropy.chunks_mut(8) {
+            chunk.copy_from_slice(&splitmix(&mut state).to_be_bytes());
+        }
+        Seed::new(entropy)
+    }
+
+    fn trap_springs(&self, point: CrashPoint, events: &[Arc<Committed>]) -> bool {
+        self.trap.is_some_and(|(at, name)| {
+            at == point
+                && name.is_none_or(|name| events.iter().any(|committed| committed.event.name() == name))
+        })
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now)
+            .field("sessions", &self.sessions.keys())
+            .field("peers", &self.peers.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An opening that asks for nothing in particular.
+pub fn opening() -> Opening {
+    Opening { credential: None, subprotocol: None, agent: None, parameters: Vec::new() }
+}

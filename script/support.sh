@@ -1,0 +1,40 @@
+# Shared by the scripts beside it. Changes into the root of the repository, so that every script
+# works from anywhere.
+
+self="$(realpath "$0")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+tools="$target/tools"
+export PATH="$tools/bin:$PATH"
+
+# The comment at the top of the calling script is its help text.
+usage() {
+    awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$self"
+}
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+die() {
+    say "$(basename "$self"): $*"
+    exit 1
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# knows BINARY SUBCOMMAND: whether the binary has the subcommand.
+knows() {
+    "$1" "$2" --help >/dev/null 2>&1
+}
+
+# cargo_tool NAME VERSION: makes `cargo NAME` available, by compiling it once into the target folder
+# if the machine has none. Unoptimised: it compiles in a fraction of the time and is fast enough.
+cargo_tool() {
+    have "cargo-$1" && return
+    say "cargo-$1 is not installed: compiling version $2 into $tools (once)"
+    cargo install --quiet --locked --debug "cargo-$1@$2" --root "$tools" --target-dir "$tools/build"
+    rm -rf "$tools/build"
+}
