@@ -1,13 +1,14 @@
 //! What earlier, lost runs of a turn have committed, and what of it the agent still has to repeat.
 //!
-//! Losing a run cancels every call that was open then, and the next run asks again under a new
-//! name. A cancelled attempt therefore counts for nothing; what is left of the log of all runs
-//! reads as if one run had produced it. Output is repeated in order; each call is repeated in its
+//! Losing a run cancels the tools that it was executing itself, and the next run begins them again
+//! under a new name; a cancelled attempt counts for nothing. What was asked of others stays open
+//! over the loss, so that nobody does it twice. What is left of the log of all runs reads as if one
+//! run had produced it. Output is repeated in order; each call is repeated in its
 //! own order, because the answers of clients lie anywhere after their request.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use switchboard_core::model::{CallEnd, CallKind};
+use switchboard_core::model::{CallEnd, CallKind, Executor};
 use switchboard_core::{CallId, Event};
 
 /// What is left to be repeated.
@@ -21,7 +22,7 @@ pub(crate) struct Journal {
     lost: BTreeSet<String>,
 }
 
-/// A call that was answered, or that the agent ended itself.
+/// A call that was answered, that is still open, or that the agent ended itself.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     /// The name under which it was asked for.
@@ -30,7 +31,9 @@ pub(crate) struct Attempt {
     pub(crate) kind: CallKind,
     /// The progress that was reported.
     pub(crate) progress: VecDeque<String>,
-    /// How it ended; none once that was repeated.
+    /// Who was to answer.
+    pub(crate) executor: Executor,
+    /// How it ended; none while somebody else still works on it, or once that was repeated.
     pub(crate) end: Option<CallEnd>,
 }
 
@@ -43,7 +46,12 @@ impl Journal {
         }
         let calls = std::mem::take(&mut journal.calls);
         for (base, attempt) in calls {
-            if matches!(attempt.end, None | Some(CallEnd::Cancelled)) {
+            let lost = match attempt.end {
+                None => attempt.executor == Executor::Agent,
+                Some(CallEnd::Cancelled) => true,
+                Some(CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut) => false,
+            };
+            if lost {
                 journal.lost.insert(base);
             } else {
                 journal.lost.remove(&base);
@@ -83,7 +91,13 @@ impl Journal {
             Event::TurnOutput { .. } | Event::ToolsChanged { .. } => self.outputs.push_back(event),
             Event::CallRequested { call, .. } => {
                 let base = base_name(call.id.as_str()).to_owned();
-                let attempt = Attempt { id: call.id, kind: call.kind, progress: VecDeque::new(), end: None };
+                let attempt = Attempt {
+                    id: call.id,
+                    kind: call.kind,
+                    progress: VecDeque::new(),
+                    executor: call.executor,
+                    end: None,
+                };
                 if self.calls.insert(base.clone(), attempt).is_some() {
                     self.lost.insert(base);
                 }
@@ -135,7 +149,7 @@ fn base_name(id: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_core::model::{Call, Executor, Output};
+    use switchboard_core::model::{Call, Output};
     use switchboard_core::{Timestamp, TurnId};
 
     use super::*;
@@ -202,7 +216,8 @@ mod tests {
     #[test]
     fn a_late_end_of_a_lost_attempt_is_not_the_end_of_the_next() {
         let events = vec![requested("a_1"), requested("a_1r2"), ended("a_1", CallEnd::Cancelled)];
-        let journal = Journal::new(events);
-        assert!(journal.is_empty() && journal.is_lost("a_1"));
+        let mut journal = Journal::new(events);
+        let open = journal.take_call("a_1").unwrap();
+        assert_eq!((open.id.as_str(), open.end), ("a_1r2", None), "still open with whoever was asked");
     }
 }

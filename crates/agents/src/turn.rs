@@ -276,13 +276,17 @@ impl Turn {
 
     async fn request_call(&mut self, kind: CallKind, timeout: Duration) -> Result<CallEnd, AgentError> {
         let (id, known) = self.next_call(&kind)?;
-        if let Some(end) = known.and_then(|attempt| attempt.end) {
-            return Ok(end);
+        match known.map(|attempt| attempt.end) {
+            Some(Some(end)) => return Ok(end),
+            // Asked for by an earlier run, and still with whoever is to answer.
+            Some(None) => {}
+            None => {
+                let deadline = self.port.now().after(timeout);
+                let call = CallRequest { id: id.clone(), kind, executor: None, deadline, batch: None };
+                let op = Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, call };
+                self.port.submit(op).await.map_err(over)?;
+            }
         }
-        let deadline = self.port.now().after(timeout);
-        let call = CallRequest { id: id.clone(), kind, executor: None, deadline, batch: None };
-        let op = Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, call };
-        self.port.submit(op).await.map_err(over)?;
         tokio::select! {
             end = self.port.call_end(&id) => match end {
                 CallEnd::Cancelled => Err(AgentError::Over),

@@ -1,1 +1,27 @@
 //! The Rust SDK of Switchboard: async clients with reconnect and resume built in.
+//!
+//! * [`asp`]: the Agent Socket Protocol.
+//! * [`admin`]: the read-only HTTP API for operators.
+//!
+//! ```no_run
+//! use switchboard_client::asp::{Client, Invoke, Options, RequestEvent};
+//!
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect(Options::new("ws://127.0.0.1:4600")).await?;
+//! let mut answer = client.invoke(Invoke::chat("Hello")).await?;
+//! while let Some(event) = answer.next().await {
+//!     if let RequestEvent::Text(text) = event? {
+//!         // Show it.
+//!         # drop(text);
+//!     }
+//! }
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod admin;
+pub mod asp;
+mod tls;
+
+pub use tls::{TlsError, Trust};

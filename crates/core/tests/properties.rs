@@ -113,9 +113,7 @@ proptest! {
                 Event::CallRequested { turn, call } => prop_assert_eq!(open.insert(&call.id, turn), None),
                 Event::CallProgress { turn, call, .. } => prop_assert_eq!(open.get(call), Some(&turn)),
                 Event::CallEnded { turn, call, .. } => prop_assert_eq!(open.remove(call), Some(turn)),
-                Event::TurnInterrupted { turn, .. }
-                | Event::TurnReleased { turn }
-                | Event::TurnEnded { turn, .. } => {
+                Event::TurnInterrupted { turn, .. } | Event::TurnEnded { turn, .. } => {
                     prop_assert!(open.values().all(|other| *other != turn), "calls outlive {}", turn);
                 }
                 _ => {}

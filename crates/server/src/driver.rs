@@ -384,8 +384,12 @@ impl Driver {
 
     fn authenticate(&mut self, request: RequestId, credential: &str) {
         self.outstanding += 1;
-        let answer = match self.authenticator.authenticate(Some(credential), self.clock.now()) {
-            Ok(principal) if principal.id == self.caller.principal.id => Ok(Reply::Authenticated(principal)),
+        let answer = match self.authenticator.identify(Some(credential), self.clock.now()) {
+            Ok(identity) if identity.principal.id == self.caller.principal.id => {
+                let principal = identity.principal.clone();
+                *self.caller.identity.lock() = identity;
+                Ok(Reply::Authenticated(principal))
+            }
             Ok(_) | Err(_) => Err(Reject::Unauthenticated),
         };
         self.caller.port.answer(request, answer);

@@ -9,6 +9,7 @@ use switchboard_core::{
     Actor, Op, Position, Principal, PrincipalId, Reject, RequestId, RequestRow, Scope, SessionId, Timestamp,
 };
 
+use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
 use crate::port::Port;
 use crate::sessions::{Letter, Mail, ReplyTo, Sessions};
@@ -17,6 +18,8 @@ use crate::sessions::{Letter, Mail, ReplyTo, Sessions};
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
+    /// The same, as the registry of connections sees it.
+    pub(crate) identity: Arc<Mutex<Identity>>,
     /// What all connections of the principal may use together.
     pub(crate) bucket: Arc<PrincipalBucket>,
     pub(crate) port: Arc<Port>,

@@ -31,4 +31,4 @@ pub mod tls;
 mod upgrade;
 
 pub use config::Config;
-pub use serve::{ServeError, Server};
+pub use serve::{Handle, ServeError, Server};

@@ -26,7 +26,8 @@ pub(crate) struct Registry {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) protocol: &'static str,
-    pub(crate) identity: Identity,
+    /// Changes when the credential is renewed.
+    pub(crate) identity: Arc<Mutex<Identity>>,
     pub(crate) address: IpAddr,
     pub(crate) opened_at: Timestamp,
     pub(crate) port: Arc<Port>,
@@ -69,7 +70,7 @@ impl Registry {
 
     /// Closes every connection whose credential no longer counts.
     pub(crate) fn close_revoked(&self, revocations: &Revocations) {
-        for entry in self.open.lock().values().filter(|entry| revocations.covers(&entry.identity)) {
+        for entry in self.open.lock().values().filter(|entry| revocations.covers(&entry.identity.lock())) {
             entry.port.deliver(Delivery::Close(CloseReason::Unauthorized));
         }
     }
@@ -93,10 +94,10 @@ impl Connections for Registry {
         let info = |(number, entry): (&u64, &Entry)| ConnectionInfo {
             connection: *number,
             protocol: entry.protocol.to_owned(),
-            principal: entry.identity.principal.id.clone(),
+            principal: entry.identity.lock().principal.id.clone(),
             address: entry.address,
             opened_at: entry.opened_at,
-            expires_at: entry.identity.principal.expires_at,
+            expires_at: entry.identity.lock().principal.expires_at,
             sessions: entry.port.sessions(),
         };
         entries.iter().map(info).collect()

@@ -16,10 +16,11 @@ use switchboard_core::{AgentId, CloseReason, Protocol, Transport};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, SqliteOptions, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Revocation, RevokeError};
 use crate::clock::Clock;
 use crate::config::{Config, StoreKind, Synchronous};
 use crate::feed::RingBounds;
@@ -41,6 +42,8 @@ pub struct Server {
     log: Arc<dyn Log>,
     tls: Option<Tls>,
     readiness: Readiness,
+    /// Sockets that have not become a connection yet.
+    handshakes: Arc<Semaphore>,
 }
 
 /// Why a server could not start or had to stop.
@@ -137,7 +140,8 @@ impl Server {
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
-        Ok(Self { config, router, door, log, tls, readiness })
+        let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
+        Ok(Self { config, router, door, log, tls, readiness, handshakes })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -176,11 +180,19 @@ impl Server {
     fn welcome(&self, stream: TcpStream, address: SocketAddr) {
         // Batches are formed before the socket; waiting for more would only add latency.
         let _ = stream.set_nodelay(true);
+        // Nobody is turned away who has said nothing yet, but there is an end to how many may wait.
+        let Ok(place) = self.handshakes.clone().try_acquire_owned() else {
+            tracing::warn!("too many half-open connections; one was dropped");
+            return;
+        };
         let router = self.router.clone();
         let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
         match self.tls.as_ref().map(Tls::acceptor) {
             None => {
-                tokio::spawn(serve_http(stream, address, router, patience));
+                tokio::spawn(async move {
+                    serve_http(stream, address, router, patience).await;
+                    drop(place);
+                });
             }
             Some(tls) => {
                 tokio::spawn(async move {
@@ -189,6 +201,7 @@ impl Server {
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     }
+                    drop(place);
                 });
             }
         }
@@ -206,17 +219,9 @@ impl Server {
         }
     }
 
-    /// Reads key files, revocations and certificates again; what was valid before stays so if that
-    /// fails.
-    ///
-    /// # Errors
-    /// A file cannot be used.
-    pub fn reload(&self) -> Result<(), ServeError> {
-        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
-        if let Some(tls) = &self.tls {
-            tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
-        }
-        Ok(())
+    /// What reaches the server while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle { door: self.door.clone(), tls: self.tls.clone() }
     }
 
     /// Tells clients to come back, lets turns finish for a while, and closes.
@@ -247,6 +252,36 @@ impl Server {
         self.log.close().await?;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// Reaches a server while it runs.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    door: Arc<Door>,
+    tls: Option<Tls>,
+}
+
+impl Handle {
+    /// Reads key files, revocations and certificates again. Connections whose credential is revoked
+    /// end; what was valid before stays so if a file cannot be used.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn reload(&self) -> Result<(), ServeError> {
+        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Revokes a key, a token or a principal, for good; its live connections end.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn revoke(&self, revocation: Revocation) -> Result<(), RevokeError> {
+        self.door.authenticator.revoke(revocation, self.door.gateway.sessions.environment.clock.now())
     }
 }
 

@@ -8,6 +8,7 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use parking_lot::Mutex;
 use switchboard_core::{Opening, OpeningRequest, Pii, Protocol, Refusal, Scope, Seed, Upgrade};
 use tracing::Instrument as _;
 
@@ -137,16 +138,17 @@ impl Door {
         websocket.on_upgrade(move |socket: WebSocket| async move {
             let port = Arc::new(Port::default());
             let opened_at = door.gateway.sessions.environment.clock.now();
+            let identity = Arc::new(Mutex::new(identity));
             let listed = door.registry.enter(Entry {
                 protocol: name,
-                identity,
+                identity: identity.clone(),
                 address,
                 opened_at,
                 port: port.clone(),
             });
             let span = tracing::info_span!("connection", protocol = name, connection_id = listed.number);
             let bucket = door.buckets.of(&principal.id, opened_at);
-            let caller = Caller { principal, bucket, port };
+            let caller = Caller { principal, identity, bucket, port };
             let (gateway, authenticator) = (door.gateway.clone(), door.authenticator.clone());
             meters.opened.increment(1);
             meters.open.increment(1);

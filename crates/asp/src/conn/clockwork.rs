@@ -59,7 +59,8 @@ impl AspConnection {
             return None;
         }
         let clocks = &self.clocks;
-        let opened_at = clocks.opened_at?;
+        // The clocks begin with the first input; ask for one, so that a silent peer has them too.
+        let Some(opened_at) = clocks.opened_at else { return Some(Timestamp::default()) };
         let silence = if clocks.pinged { self.limits.dead_s } else { self.limits.heartbeat_s };
         let fragments = self.assembler.next_deadline().map(Timestamp::from_millis);
         let expiry = clocks.expires_at.map(|at| if clocks.warned { at } else { warning(at) });

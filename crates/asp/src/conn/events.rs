@@ -22,7 +22,11 @@ impl AspConnection {
             return;
         }
         if let Event::ToolsChanged { .. } = &committed.event {
-            return self.tools_changed(&committed.event);
+            let known = self.link.sessions.get(session).map_or(0, |followed| followed.head);
+            if committed.position.seq > known {
+                self.tools_changed(&committed.event);
+            }
+            return;
         }
         let Some(turn) = committed.event.turn() else { return };
         match self.requests.of_turn(turn) {
@@ -173,13 +177,20 @@ impl AspConnection {
     }
 
     /// Takes in what a session that is newly followed knows of tools.
-    pub(super) fn learn_tools(&mut self, _session: &SessionId, view: &SessionView) {
+    pub(super) fn learn_tools(&mut self, session: &SessionId, view: &SessionView) {
+        if let Some(followed) = self.link.sessions.get_mut(session) {
+            followed.head = view.head.seq;
+        }
         let unknown: Vec<_> = view
             .tools
             .iter()
             .filter(|tool| tool.executor == Executor::Agent && self.tools.get(&tool.name) != Some(*tool))
             .cloned()
             .collect();
+        if self.tools_awaited > 0 {
+            self.tools.extend(unknown.into_iter().map(|tool| (tool.name.clone(), tool)));
+            return self.tools_arrived();
+        }
         if !unknown.is_empty() {
             let (added, removed) = (unknown, Vec::new());
             self.tools_changed(&Event::ToolsChanged {
@@ -188,6 +199,16 @@ impl AspConnection {
                 removed,
                 turn: None,
             });
+        }
+    }
+
+    /// After a resume the tools are told as one set, once every session has told its own.
+    pub(super) fn tools_arrived(&mut self) {
+        if self.tools_awaited > 0 {
+            self.tools_awaited -= 1;
+            if self.tools_awaited == 0 && !self.tools.is_empty() && self.wire.features.has(Feature::Events) {
+                self.push_all_tools();
+            }
         }
     }
 

@@ -81,7 +81,7 @@ impl AspConnection {
 
     /// A connection of its own: with `resume`, what the accept promises has to be durable first.
     pub(super) fn begin(&mut self, agreed: Features) {
-        self.wire.features = agreed;
+        self.wire.agreed = agreed;
         if !agreed.has(Feature::Resume) {
             return self.send_accept(None);
         }
@@ -115,9 +115,8 @@ impl AspConnection {
         self.happen(Happening::Serving);
         self.wire.greeted = true;
         self.assembler.set_max_payload(self.limits.max_payload as usize);
-        let features = self.wire.features;
         // The accept itself is written as before the agreement.
-        self.wire.features = Features::BARE;
+        let features = self.wire.agreed;
         let mut accept = ServerHello::new(ServerHelloOp::Accept);
         accept.cid = Some(self.link.attachment.to_string());
         accept.ver = Some(u32::from(VERSION));
@@ -142,15 +141,16 @@ impl AspConnection {
             version: env!("CARGO_PKG_VERSION").into(),
             mode: ServerMode::Direct,
         });
-        let again = resumed.is_some();
+        let fresh = resumed.is_none();
         if let Some(lost) = resumed {
             accept.resumed = Some(true);
             accept.lost = Some(lost);
         }
         self.send_hello(&accept);
         self.wire.features = features;
-        if !self.tools.is_empty() && features.has(Feature::Events) {
-            if again { self.push_all_tools() } else { self.push_first_tools() }
+        // After a resume they are told once the sessions have told theirs.
+        if fresh && !self.tools.is_empty() && features.has(Feature::Events) {
+            self.push_first_tools();
         }
         self.release_held_back();
     }

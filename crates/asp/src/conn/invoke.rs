@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
 use switchboard_core::{AgentId, CallId, Op, Position, Reject, Scope, SessionId, TurnId};
 
-use super::requests::Request;
+use super::requests::{Queued, Request};
+use super::resume::Handle;
 use super::{AspConnection, Followed, Pending};
 use crate::error::Code;
 use crate::map::{self, Options};
@@ -48,25 +49,20 @@ impl AspConnection {
         if !self.principal.scopes.allows(Scope::Invoke) {
             return self.fail_request(id, Code::Forbidden, "the credential does not allow requests", None);
         }
-        let agent = invoke.agent.as_deref().map(AgentId::from);
-        if let Some(agent) = &agent {
-            if !self.agents.contains(agent) {
-                return self.fail_request(id, Code::AgentNotFound, "no such agent", None);
-            }
-            if !self.principal.scopes.allows_agent(agent) {
-                return self.fail_request(
-                    id,
-                    Code::Forbidden,
-                    "the credential does not reach this agent",
-                    None,
-                );
-            }
+        let agent = invoke.agent.as_deref().map_or_else(|| self.agent.clone(), AgentId::from);
+        if !self.agents.contains(&agent) {
+            return self.fail_request(id, Code::AgentNotFound, "no such agent", None);
+        }
+        if !self.principal.scopes.allows_agent(&agent) {
+            let message = "the credential does not reach this agent";
+            return self.fail_request(id, Code::Forbidden, message, None);
         }
         let Some(session) = self.session_of(&invoke) else {
             return self.fail_request(id, Code::QueueFull, "the connection follows too many sessions", None);
         };
         let Some(request) = map::turn_request(&invoke.body) else { return };
         let turn = self.fresh_turn();
+        let handle = Handle { id, generation: self.link.generation, number: self.derived }.to_string();
         let options = Options::of(&invoke);
         let key = match (&invoke.idem, digest) {
             (Some(key), Some(digest)) => Some(RequestKey {
@@ -78,12 +74,12 @@ impl AspConnection {
         let new = NewTurn {
             turn: turn.clone(),
             request,
-            agent: Some(agent.unwrap_or_else(|| self.agent.clone())),
+            agent: Some(agent),
             origin: Origin {
                 principal: self.principal.id.clone(),
                 protocol: "asp".into(),
                 attachment: Some(self.link.attachment.clone()),
-                handle: Some(id.to_string()),
+                handle: Some(handle),
                 bound: true,
                 options: options.store(),
             },
@@ -134,7 +130,7 @@ impl AspConnection {
         if self.link.sessions.len() >= self.limits.max_sessions as usize && !self.leave_idle_session() {
             return None;
         }
-        self.link.sessions.insert(session.clone(), Followed { used });
+        self.link.sessions.insert(session.clone(), Followed { used, head: 0 });
         if open {
             self.submit_open(&session, name);
         }
@@ -200,13 +196,18 @@ impl AspConnection {
         accepted: Position,
         replayed: bool,
     ) {
-        if let Some(request) = self.requests.get_mut(id) {
-            request.fallback = None;
-        }
-        if !replayed || self.requests.get(id).is_none() {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.fallback = None;
+        if !replayed && request.session == session && self.link.sessions.contains_key(&session) {
             return;
         }
-        // The key was used before: this request stands for that turn, from its beginning.
+        // The key was used before: this request stands for that turn, from its beginning. The key may
+        // also lead to another session that has forgotten it; the turn is then new, but runs there. Or the
+        // session is not followed, because the log failed just when that was asked for.
+        if request.cancelled {
+            let op = Op::Interrupt { turn: turn.clone(), reason: None };
+            self.submit(&session, op, Pending::Cancel(id, turn.clone()));
+        }
         self.requests.bind(id, session.clone(), turn);
         self.link.sessions.entry(session.clone()).or_default();
         let from = Position { epoch: accepted.epoch, seq: accepted.seq.saturating_sub(1) };
@@ -302,6 +303,8 @@ impl AspConnection {
             return;
         }
         request.cancelled = true;
+        // The turn may be over, its end waiting behind output that is not wanted any more.
+        let over = matches!(request.queue.back(), Some(Queued::Ending { .. }));
         request.queue.clear();
         request.queued_bytes = 0;
         match (&request.turn, request.state) {
@@ -309,17 +312,29 @@ impl AspConnection {
                 self.assembler.abort(id);
                 self.end_interrupted(id);
             }
+            _ if over => self.end_interrupted(id),
             (Some(turn), _) => {
+                let (turn, session) = (turn.clone(), request.session.clone());
                 let op = Op::Interrupt { turn: turn.clone(), reason: reason.map(str::to_owned) };
-                let session = request.session.clone();
-                self.submit(&session, op, Pending::Nothing);
+                self.submit(&session, op, Pending::Cancel(id, turn));
             }
-            (None, _) => self.end_interrupted(id),
+            // A `result` or `reply` is on its way and ends by itself; its id stays in use until then.
+            (None, _) => {}
         }
     }
 
     pub(super) fn end_interrupted(&mut self, id: u16) {
         self.end_with(id, Finish::Interrupted);
+    }
+
+    /// A cancel could not be passed on: the work goes on without the client, which is told so.
+    pub(super) fn abandon(&mut self, id: u16, turn: &TurnId) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        if request.turn.as_ref() == Some(turn) {
+            let n = request.number();
+            let end = End { abandoned: true, ..End::new(Finish::Interrupted) };
+            self.send_ending(id, n, &map::Ending::End(end), false);
+        }
     }
 
     fn end_with(&mut self, id: u16, finish: Finish) {

@@ -56,6 +56,8 @@ pub struct AspConnection {
     /// `rev` of the last TOOL_DEF.
     tools_revision: u64,
     client_tools: Vec<Tool>,
+    /// After a resume: sessions whose tools are awaited before all are told again.
+    tools_awaited: usize,
     /// The transport has more to write than it takes.
     pressed: bool,
     out: VecDeque<Output>,
@@ -66,6 +68,8 @@ pub struct AspConnection {
 #[derive(Debug)]
 struct Wire {
     features: Features,
+    /// What was agreed; applies from the accept on.
+    agreed: Features,
     enc: Enc,
     /// Whether a HELLO was accepted; a bare connection never has.
     greeted: bool,
@@ -92,6 +96,9 @@ struct Link {
 struct Followed {
     /// When it was last used for an INVOKE; the longest idle one goes first.
     used: u64,
+    /// The last event that the view told of when the following began; earlier changes of the tools
+    /// are known from there.
+    head: u64,
 }
 
 /// What an answer from a session is for.
@@ -107,6 +114,8 @@ enum Pending {
     Start(u16),
     /// A `result` or `reply`.
     Answer(u16),
+    /// A request that is to be stopped, and the turn that it stands for.
+    Cancel(u16, TurnId),
     /// A session that should exist now; if not, the next use tries again.
     Follow(SessionId),
     /// A renewed credential.
@@ -134,6 +143,7 @@ impl AspConnection {
             buckets: Buckets::new(&limits),
             wire: Wire {
                 features,
+                agreed: features,
                 enc: Enc::Msgpack,
                 greeted: false,
                 max_payload: limits.max_payload_bare,
@@ -153,6 +163,7 @@ impl AspConnection {
             tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
             tools_revision: 0,
             client_tools: Vec::new(),
+            tools_awaited: 0,
             seed,
             derived: 1,
             life: Lifecycle::Open,
@@ -266,6 +277,7 @@ impl AspConnection {
                 | Pending::TakeOver
                 | Pending::Relink(_)
                 | Pending::Start(_)
+                | Pending::Cancel(..)
                 | Pending::Follow(_)
                 | Pending::Auth
                 | Pending::Nothing,
@@ -279,7 +291,7 @@ impl AspConnection {
         match pending {
             // Without the log there is no resume, but there is service.
             Pending::Accept => {
-                self.wire.features = self.wire.features.without(crate::message::Feature::Resume);
+                self.wire.agreed = self.wire.agreed.without(crate::message::Feature::Resume);
                 self.send_accept(None);
             }
             Pending::TakeOver => self.resume_rejected(),
@@ -290,13 +302,18 @@ impl AspConnection {
                 let code = if code == crate::Code::Forbidden { crate::Code::CallGone } else { code };
                 self.fail_request(id, code, &reject.to_string(), retry_ms);
             }
+            // Whatever else is wrong, the turn is over or its end is on the way.
+            Pending::Cancel(id, turn) if matches!(reject, Reject::Unavailable { .. } | Reject::Busy) => {
+                self.abandon(id, &turn);
+            }
             Pending::Follow(session) => {
                 self.link.sessions.remove(&session);
+                self.tools_arrived();
             }
             Pending::Auth => {
                 self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);
             }
-            Pending::Nothing => {}
+            Pending::Cancel(..) | Pending::Nothing => {}
         }
     }
 

@@ -296,6 +296,10 @@ impl AspConnection {
 
     pub(super) fn send_error(&mut self, id: u16, error: &ErrorBody) {
         if self.life != Lifecycle::Closed {
+            // On a request's id it is terminal, also for a request that never came to be.
+            if id != 0 && !self.requests.is_buried(id, self.now) {
+                self.requests.bury(id, self.now);
+            }
             self.send_map(Opcode::Error, id, Flags::NONE, &error.to_map());
         }
     }

@@ -1,6 +1,7 @@
 //! Resume (§13.2): a newer transport takes over an attachment, with everything that belongs to it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use switchboard_core::model::AttachmentSecret;
 use switchboard_core::{AttachmentId, AttachmentView, Op, Position, SessionId, TurnView};
@@ -30,6 +31,7 @@ impl AspConnection {
         self.happen(Happening::HelloPending);
         let own = std::mem::replace(&mut self.link.attachment, AttachmentId::from(resume.cid.as_str()));
         self.link.home = home_session(&self.principal, &self.link.attachment);
+        self.own_client_tools();
         self.resuming = Some(Box::new(Resuming {
             features,
             next: resume.next,
@@ -51,12 +53,17 @@ impl AspConnection {
         let Some(resuming) = self.resuming.take() else { return };
         self.link.attachment = resuming.own;
         self.link.home = home_session(&self.principal, &self.link.attachment);
-        for tool in &mut self.client_tools {
-            tool.executor = switchboard_core::model::Executor::Attachment(self.link.attachment.clone());
-        }
+        self.own_client_tools();
         self.send_error(0, &ErrorBody::new(Code::ResumeRejected, "the connection cannot be resumed"));
         self.life = crate::state::Lifecycle::Open;
         self.begin(resuming.features);
+    }
+
+    /// The client's tools are executed by whatever attachment this connection speaks for.
+    fn own_client_tools(&mut self) {
+        for tool in &mut self.client_tools {
+            tool.executor = switchboard_core::model::Executor::Attachment(self.link.attachment.clone());
+        }
     }
 
     pub(super) fn taken_over(&mut self, view: AttachmentView) {
@@ -98,23 +105,19 @@ impl AspConnection {
             return;
         }
         let Some(resuming) = self.resuming.take() else { return };
-        self.wire.features = resuming.features;
+        self.wire.agreed = resuming.features;
         // An id may have been used for several turns; the last one counts.
-        let mut by_id: BTreeMap<u16, (SessionId, TurnView)> = BTreeMap::new();
+        let mut by_id: BTreeMap<u16, (Handle, SessionId, TurnView)> = BTreeMap::new();
         for (session, turn) in resuming.turns {
-            let Some(id) = turn.origin.handle.as_deref().and_then(|handle| handle.parse().ok()) else {
-                continue;
-            };
-            let newer =
-                by_id.get(&id).is_none_or(|(known, view)| *known != session || view.accepted < turn.accepted);
-            if newer {
-                by_id.insert(id, (session, turn));
+            let Some(handle) = turn.origin.handle.as_deref().and_then(Handle::parse) else { continue };
+            if by_id.get(&handle.id).is_none_or(|(known, ..)| *known < handle) {
+                by_id.insert(handle.id, (handle, session, turn));
             }
         }
         let mut lost = Vec::new();
         let mut from: BTreeMap<SessionId, u64> = BTreeMap::new();
         for (id, next) in &resuming.next {
-            let Some((session, turn)) = by_id.remove(id) else {
+            let Some((_, session, turn)) = by_id.remove(id) else {
                 lost.push(*id);
                 continue;
             };
@@ -128,13 +131,14 @@ impl AspConnection {
             *first = (*first).min(turn.accepted.saturating_sub(1));
         }
         // What the client does not ask for any more is cancelled.
-        for (id, (session, turn)) in by_id {
+        for (id, (_, session, turn)) in by_id {
             self.requests.bury(id, self.now);
             if turn.ended.is_none() {
                 let op = Op::Interrupt { turn: turn.turn, reason: Some("not resumed".into()) };
                 self.submit(&session, op, Pending::Nothing);
             }
         }
+        self.tools_awaited = resuming.heads.len();
         for (session, head) in &resuming.heads {
             let seq = from.get(session).copied().unwrap_or(head.seq);
             self.link.sessions.entry(session.clone()).or_default();
@@ -145,5 +149,32 @@ impl AspConnection {
             self.requests.bury(id, self.now);
             self.send_error(id, &ErrorBody::new(Code::ReplayGone, "the request is not known any more"));
         }
+    }
+}
+
+/// What an attachment calls a turn: its request id, and which of the turns under that id it is. The
+/// same id may have been used in several sessions, whose positions cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Handle {
+    pub(super) id: u16,
+    pub(super) generation: u32,
+    pub(super) number: u64,
+}
+
+impl Handle {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let handle = Self {
+            id: parts.next()?.parse().ok()?,
+            generation: parts.next()?.parse().ok()?,
+            number: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(handle)
+    }
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.id, self.generation, self.number)
     }
 }

@@ -303,8 +303,15 @@ impl Session {
         }
         let silent = turn.first_output_at.is_none();
         if continues || (silent && turn.claims < self.limits.offers) {
-            let mut events = Vec::new();
-            Self::cancel_calls(turn, &mut events);
+            // What others were asked for stays open: the next executor waits for it.
+            let own = turn.calls.values().filter(|call| call.executor == Executor::Agent);
+            let mut events: Vec<Event> = own
+                .map(|call| Event::CallEnded {
+                    turn: turn.turn.clone(),
+                    call: call.id.clone(),
+                    end: CallEnd::Cancelled,
+                })
+                .collect();
             events.push(Event::TurnReleased { turn: turn.turn.clone() });
             return Ok(self.decision(events));
         }

@@ -384,7 +384,10 @@ fn a_variation_names_its_parent_and_becomes_the_tip() {
     let first = MessageId::input_of(&"t1".into());
     let variation = NewTurn { parent: Some(first.clone()), ..parallel("t2") };
     assert_eq!(parent(&world.events(&owner(), start(variation))), Some(first));
-    assert_eq!(parent(&world.events(&owner(), start(parallel("t3")))), Some(MessageId::input_of(&"t2".into())));
+    assert_eq!(
+        parent(&world.events(&owner(), start(parallel("t3")))),
+        Some(MessageId::input_of(&"t2".into()))
+    );
     let unknown = NewTurn { parent: Some("nowhere".into()), ..parallel("t4") };
     assert_eq!(world.refusal(&owner(), start(unknown)), Reject::UnknownMessage("nowhere".into()));
 }

@@ -162,6 +162,8 @@ sections! {
         pub running_turns: usize = 10_000,
         /// Bytes that may wait to be written to one connection before it counts as stuck.
         pub write_buffer_bytes: usize = 8 << 20,
+        /// Sockets at the same time that have not opened a connection yet.
+        pub handshakes: usize = 4_096,
         /// How long a client may take to open a connection, in milliseconds.
         pub handshake_timeout_ms: u64 = 10_000,
         /// Entries on one page of the admin API.

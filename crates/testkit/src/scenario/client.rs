@@ -97,6 +97,15 @@ impl Client {
         Ok(Frame { payload: payload.freeze(), flags, ..first })
     }
 
+    /// Takes the next frame of one id; there is no order across ids.
+    pub(super) fn next_of(&mut self, id: u16) -> Result<Frame, String> {
+        let index = self.queue.iter().position(|item| matches!(item, Item::Frame(frame) if frame.id == id));
+        match index.and_then(|index| self.queue.remove(index)) {
+            Some(Item::Frame(frame)) => Ok(frame),
+            _ => Err(format!("nothing found on #{id}")),
+        }
+    }
+
     /// Whether a frame is what is written. Remembers what a client has to remember of it.
     pub(super) fn check(
         &mut self,

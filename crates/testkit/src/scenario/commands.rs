@@ -39,6 +39,10 @@ impl Runner {
                 self.before_the_world()?;
                 self.settings.limits = changed(&self.settings.limits, rest)?;
             }
+            "commit" => {
+                self.before_the_world()?;
+                self.settings.commit_ms = duration(rest)?;
+            }
             "enc" => self.enc = Enc::from_name(rest).ok_or_else(|| format!("no such encoding: {rest}"))?,
             "principal" => self.principal = self.read_principal(rest)?,
             "token" => {

@@ -1,7 +1,7 @@
 //! Whether something received is what a scenario says.
 //!
 //! A map fits if every member that is written fits; members that are not written do not matter.
-//! `"*"` is anything, `"!"` is nothing at all, `"$name"` is remembered the first time and the same
+//! `"*"` is anything, `"!absent"` is nothing at all, `"$name"` is remembered the first time and the same
 //! from then on, `"~part"` is a text that holds `part`. Everything else is itself.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) type Captures = BTreeMap<String, Value>;
 /// Whether `value` is what `pattern` says.
 pub(super) fn fits(pattern: &Value, value: Option<&Value>, captures: &mut Captures) -> Result<(), String> {
     match (pattern, value) {
-        (Value::String(text), value) if text == "!" => match value {
+        (Value::String(text), value) if text == "!absent" => match value {
             None => Ok(()),
             Some(value) => Err(format!("nothing expected, {value} found")),
         },
@@ -55,8 +55,12 @@ mod tests {
         let mut captures = Captures::new();
         let value = json!({"a": 1, "b": {"c": [1, "x"]}, "t": "secret"});
         let mut check = |pattern: Value| fits(&pattern, Some(&value), &mut captures).is_ok();
-        assert!(check(json!({"a": 1})) && check(json!({"b": {"c": ["*", "x"]}})) && check(json!({"z": "!"})));
-        assert!(!check(json!({"a": 2})) && !check(json!({"z": "*"})) && !check(json!({"a": "!"})));
+        assert!(
+            check(json!({"a": 1}))
+                && check(json!({"b": {"c": ["*", "x"]}}))
+                && check(json!({"z": "!absent"}))
+        );
+        assert!(!check(json!({"a": 2})) && !check(json!({"z": "*"})) && !check(json!({"a": "!absent"})));
         assert!(!check(json!({"b": {"c": [1]}})));
         assert!(check(json!({"t": "$t"})) && check(json!({"t": "$t"})) && !check(json!({"a": "$t"})));
         assert!(check(json!({"t": "~ecr"})) && !check(json!({"t": "~xyz"})));

@@ -74,8 +74,9 @@ impl Runner {
         let (head, rest) = word(line);
         match head {
             "C>" => self.client_sends(rest),
-            "S<" => self.server_sends(rest, false),
-            "S<+" => self.server_sends(rest, true),
+            "S<" => self.server_sends(rest, Take::Next),
+            "S<+" => self.server_sends(rest, Take::Whole),
+            "S<?" => self.server_sends(rest, Take::OfItsId),
             "S<~" => self.skip_until(rest),
             "E" => self.event(rest),
             "E!" => self.no_event(rest),
@@ -186,7 +187,7 @@ impl Runner {
         self.collect()
     }
 
-    fn server_sends(&mut self, rest: &str, whole: bool) -> Result<(), String> {
+    fn server_sends(&mut self, rest: &str, take: Take) -> Result<(), String> {
         self.client()?;
         self.collect()?;
         let features = self.client()?.features;
@@ -224,7 +225,12 @@ impl Runner {
         for expected in expected {
             let mut captures = std::mem::take(&mut self.captures);
             let client = self.client()?;
-            let result = client.next_frame(whole).and_then(|frame| {
+            let frame = match take {
+                Take::Next => client.next_frame(false),
+                Take::Whole => client.next_frame(true),
+                Take::OfItsId => client.next_of(expected.id),
+            };
+            let result = frame.and_then(|frame| {
                 client.check(&expected, &frame, &mut captures).map_err(|error| {
                     format!("{error}\n    found {}", describe(&Item::Frame(frame), features))
                 })
@@ -329,6 +335,17 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// Which frame a line is about.
+#[derive(Clone, Copy, Debug)]
+enum Take {
+    /// The next one.
+    Next,
+    /// The next message, put together from its fragments.
+    Whole,
+    /// The next one of the same id; there is no order across ids.
+    OfItsId,
 }
 
 /// Adds the members of one map to another.

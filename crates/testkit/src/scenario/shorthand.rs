@@ -75,7 +75,10 @@ impl Shorthand {
             }
             None => (0, rest),
         };
-        let (flags, rest) = match rest.strip_prefix('[') {
+        // Flags are capital letters or a byte; a JSON array begins with neither.
+        let marked =
+            |rest: &&str| rest.starts_with("0x") || rest.starts_with(|c: char| c.is_ascii_uppercase());
+        let (flags, rest) = match rest.strip_prefix('[').filter(marked) {
             Some(rest) => {
                 let (names, rest) = rest.split_once(']').ok_or("flags without an end")?;
                 (Marks::parse(names)?, rest.trim_start())

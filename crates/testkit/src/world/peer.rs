@@ -24,6 +24,8 @@ pub(super) struct Peer {
     outbox: VecDeque<Frame>,
     outbox_bytes: usize,
     reported_backlog: usize,
+    /// Much has waited since the last report: the connection may be waiting to release more.
+    crowded: bool,
     /// The client does not read.
     pub(super) stalled: bool,
     received: VecDeque<Received>,
@@ -79,6 +81,7 @@ impl Peer {
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             reported_backlog: 0,
+            crowded: false,
             stalled: false,
             received: VecDeque::new(),
             closing: None,
@@ -127,7 +130,7 @@ impl Peer {
     fn pressure(&self) -> bool {
         let backlog = self.outbox_bytes;
         let grown = backlog >= HIGH_WATER && backlog >= self.reported_backlog + HIGH_WATER;
-        let fallen = self.reported_backlog > 0 && backlog <= LOW_WATER;
+        let fallen = (self.reported_backlog > 0 || self.crowded) && backlog <= LOW_WATER;
         grown || fallen
     }
 }
@@ -150,6 +153,7 @@ impl World {
         if peer.pressure() {
             let backlog = peer.outbox_bytes;
             peer.reported_backlog = backlog;
+            peer.crowded = false;
             if backlog > MAX_BACKLOG {
                 return self.input(id, Input::Closed(CloseReason::TooSlow));
             }
@@ -271,6 +275,7 @@ impl World {
         match output {
             Output::Send(frame) => {
                 peer.outbox_bytes += size(&frame);
+                peer.crowded |= peer.outbox_bytes >= HIGH_WATER;
                 peer.outbox.push_back(frame);
             }
             Output::Submit(request, session, op) => {

@@ -149,11 +149,8 @@ impl World {
 
     fn may_decide(&self, id: &SessionId) -> bool {
         self.sessions.get(id).is_some_and(|live| {
-            live.untold.is_none()
-                && match live.retry_at {
-                    Some(at) => at <= self.now,
-                    None => !live.mailbox.is_empty(),
-                }
+            let due = live.retry_at.is_some_and(|at| at <= self.now);
+            live.untold.is_none() && (due || !live.mailbox.is_empty())
         })
     }
 

@@ -1,0 +1,98 @@
+//! `switchboard bench`: the figures of the performance budget, with their yardsticks.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+mod figures;
+mod peer;
+mod report;
+mod servers;
+
+use figures::Scale;
+use report::Figure;
+
+/// Measures this build on this machine and holds it against the budget.
+///
+/// Starts servers of its own on free ports, with empty logs, and removes them afterwards.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Fewer connections and events: finds gross mistakes in about half a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
+    /// commit, resume, storm, interrupt, growth.
+    #[arg(long)]
+    only: Option<String>,
+    /// Also write the table to this file.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// Internal: be the server under measurement.
+    #[arg(long, hide = true)]
+    child_server: bool,
+    /// Internal: be the yardstick.
+    #[arg(long, hide = true)]
+    child_bare: bool,
+    /// Internal: settings of the server under measurement.
+    #[arg(long, hide = true)]
+    set: Vec<String>,
+}
+
+/// Runs the benchmark; false when a floor was missed.
+///
+/// # Errors
+/// Something could not be measured.
+pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool> {
+    if args.child_server {
+        servers::serve(args.set).await?;
+        return Ok(true);
+    }
+    if args.child_bare {
+        servers::serve_bare().await?;
+        return Ok(true);
+    }
+    let scale = if args.quick { Scale::QUICK } else { Scale::WHOLE };
+    let wanted = |group: &str| args.only.as_deref().is_none_or(|only| group.starts_with(only));
+    writeln!(out, "{}", report::HEAD)?;
+    let mut all: Vec<Figure> = Vec::new();
+    for group in GROUPS {
+        if !wanted(group) {
+            continue;
+        }
+        let figures = match *group {
+            "startup" => figures::startup(scale).await?,
+            "memory" => figures::memory(scale).await?,
+            "throughput" => figures::throughput(scale).await?,
+            "latency" => figures::latency(scale).await?,
+            "fan-out" => figures::fan_out(scale).await?,
+            "commit" => figures::events_per_commit(scale).await?,
+            "resume" => figures::resume(scale).await?,
+            "storm" => figures::storm(scale).await?,
+            "interrupt" => figures::interrupt(scale).await?,
+            _ => figures::growth(scale).await?,
+        };
+        for figure in figures {
+            writeln!(out, "{}", figure.row())?;
+            out.flush()?;
+            all.push(figure);
+        }
+    }
+    if let Some(path) = args.write {
+        std::fs::write(&path, report::page(&all, &machine()))?;
+        writeln!(out, "written to {}", path.display())?;
+    }
+    Ok(all.iter().all(Figure::is_kept))
+}
+
+/// What the figures were measured on, in few words.
+fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1).map(str::trim));
+    format!("{cpus} cores ({}), Linux, loopback", model.unwrap_or("unknown processor"))
+}
+
+const GROUPS: &[&str] = &[
+    "startup", "memory", "throughput", "latency", "fan-out", "commit", "resume", "storm", "interrupt", "growth",
+];

@@ -1,0 +1,132 @@
+//! How figures are shown: beside their yardstick and their budget.
+
+use std::fmt::Write as _;
+
+/// One measured figure.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    yardstick: Option<(String, f64)>,
+    budget: Option<Budget>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Budget {
+    AtMost { floor: f64, aim: f64 },
+    AtLeast { floor: f64, aim: f64 },
+}
+
+impl Figure {
+    pub(super) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name: name.into(), value, unit, yardstick: None, budget: None }
+    }
+
+    /// What it is held against, measured in the same run.
+    pub(super) fn yardstick(mut self, name: &str, value: f64) -> Self {
+        self.yardstick = Some((name.to_owned(), value));
+        self
+    }
+
+    /// It must not be above `floor`, and should not be above `aim`.
+    pub(super) fn budget(mut self, floor: f64, aim: f64) -> Self {
+        self.budget = Some(Budget::AtMost { floor, aim });
+        self
+    }
+
+    /// It must not be below `floor`, and should not be below `aim`.
+    pub(super) fn at_least(mut self, floor: f64, aim: f64) -> Self {
+        self.budget = Some(Budget::AtLeast { floor, aim });
+        self
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.budget {
+            None => "",
+            Some(Budget::AtMost { aim, .. }) if self.value <= aim => "aim",
+            Some(Budget::AtMost { floor, .. }) if self.value <= floor => "floor",
+            Some(Budget::AtLeast { aim, .. }) if self.value >= aim => "aim",
+            Some(Budget::AtLeast { floor, .. }) if self.value >= floor => "floor",
+            Some(_) => "MISSED",
+        }
+    }
+
+    /// Whether its floor is kept.
+    pub(super) fn is_kept(&self) -> bool {
+        self.verdict() != "MISSED"
+    }
+
+    /// One row of the table in `docs/performance.md`.
+    pub(super) fn row(&self) -> String {
+        let (floor, aim) = match self.budget {
+            None => (String::new(), String::new()),
+            Some(Budget::AtMost { floor, aim }) => (format!("≤ {}", number(floor)), format!("≤ {}", number(aim))),
+            Some(Budget::AtLeast { floor, aim }) => (format!("≥ {}", number(floor)), format!("≥ {}", number(aim))),
+        };
+        let yardstick =
+            self.yardstick.as_ref().map(|(name, value)| format!("{name}: {}", number(*value))).unwrap_or_default();
+        let value = format!("{} {}", number(self.value), self.unit);
+        let (name, value, verdict) = (&self.name, value.trim(), self.verdict());
+        format!("| {name} | {value} | {floor} | {aim} | {verdict} | {yardstick} |")
+    }
+}
+
+/// The head of the table.
+pub(super) const HEAD: &str =
+    "| Figure | Measured | Floor | Aim | Reached | Yardstick, same run |\n|---|---|---|---|---|---|";
+
+/// The whole page.
+pub(super) fn page(figures: &[Figure], machine: &str) -> String {
+    let mut page = String::from(PREFACE);
+    let _ = writeln!(page, "\nMeasured on {machine}.\n\n{HEAD}");
+    for figure in figures {
+        let _ = writeln!(page, "{}", figure.row());
+    }
+    page
+}
+
+/// The value below which `share` percent of the values lie.
+pub(super) fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    let index = (share / 100.0 * last as f64).round() as usize;
+    values.get(index.min(last)).copied().unwrap_or(f64::NAN)
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}
+
+const PREFACE: &str = "# Performance
+
+This page is written by `script/bench --write`; no figure on it comes from anywhere else. Client and
+server share the machine and its cores, so wall times wander by tens of percent between runs: hold
+a figure against the yardstick beside it, which was measured in the same run.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_held_against_its_budget() {
+        assert_eq!(Figure::new("a", 1.0, "ms").budget(2.0, 1.0).verdict(), "aim");
+        assert_eq!(Figure::new("a", 1.5, "ms").budget(2.0, 1.0).verdict(), "floor");
+        assert_eq!(Figure::new("a", 2.5, "ms").budget(2.0, 1.0).verdict(), "MISSED");
+        assert!(Figure::new("a", 0.4, "×").at_least(0.3, 0.8).is_kept());
+        assert!(!Figure::new("a", f64::NAN, "×").at_least(0.3, 0.8).is_kept());
+    }
+
+    #[test]
+    fn percentiles_are_of_the_sorted_values() {
+        let mut values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&mut values, 50.0), 50.0);
+        assert_eq!(percentile(&mut values, 99.0), 99.0);
+        assert_eq!(percentile(&mut values, 100.0), 100.0);
+    }
+}

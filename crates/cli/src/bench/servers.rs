@@ -1,0 +1,244 @@
+//! The processes under measurement: our server with an agent made for measuring, and a bare
+//! WebSocket loop with the same library as yardstick.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use axum::Router;
+use axum::extract::WebSocketUpgrade;
+use axum::extract::ws::{Message, WebSocket};
+use axum::routing::any;
+use bytes::BytesMut;
+use futures_util::SinkExt as _;
+use switchboard_agents::{Agent, AgentError, Recovery, Turn};
+use switchboard_asp::codec::encode_text_frame;
+use switchboard_asp::message::{Enc, EncFlag};
+use switchboard_asp::Flags;
+use switchboard_core::AgentId;
+use switchboard_core::model::TurnEnd;
+use switchboard_server::{Config, Server};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+
+/// What the agent is asked to produce: `count size delay_us stamp`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) count: u32,
+    pub(super) size: usize,
+    pub(super) delay: Duration,
+    /// Whether each delta begins with the time at which it was made.
+    pub(super) stamp: bool,
+}
+
+impl Load {
+    pub(super) fn burst(count: u32, size: usize) -> Self {
+        Self { count, size, delay: Duration::ZERO, stamp: false }
+    }
+
+    pub(super) fn paced(count: u32, size: usize, delay: Duration) -> Self {
+        Self { count, size, delay, stamp: true }
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!("{} {} {} {}", self.count, self.size, self.delay.as_micros(), u8::from(self.stamp))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let mut next = || words.next()?.parse::<u64>().ok();
+        Some(Self {
+            count: u32::try_from(next()?).ok()?,
+            size: usize::try_from(next()?).ok()?,
+            delay: Duration::from_micros(next()?),
+            stamp: next()? == 1,
+        })
+    }
+
+    fn delta(&self) -> String {
+        let mut text = if self.stamp { format!("{:016} ", micros()) } else { String::new() };
+        while text.len() < self.size {
+            text.push('x');
+        }
+        text
+    }
+}
+
+/// Microseconds since the Unix epoch; both ends of a measurement are on this machine.
+pub(super) fn micros() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+    let elapsed = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Produces exactly the load that it is asked for.
+#[derive(Debug)]
+struct LoadAgent;
+
+#[async_trait]
+impl Agent for LoadAgent {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        let text = turn.request().text();
+        let load = Load::parse(&text).unwrap_or(Load::burst(1, 16));
+        let mut next = tokio::time::Instant::now();
+        for _ in 0..load.count {
+            if !load.delay.is_zero() {
+                next += load.delay;
+                tokio::time::sleep_until(next).await;
+            }
+            turn.text(load.delta()).await?;
+        }
+        Ok(TurnEnd::complete())
+    }
+
+    fn recovery(&self) -> Recovery {
+        Recovery::Fail
+    }
+}
+
+/// Serves with the measuring agent until killed.
+pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
+    let config = Config::load(None, [], overrides)?;
+    let listener = TcpListener::bind(config.listen).await?;
+    let address = listener.local_addr()?;
+    let agents: BTreeMap<AgentId, Arc<dyn Agent>> =
+        BTreeMap::from([(AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>)]);
+    let server = Server::start_with(config, agents).await?;
+    announce(&address.to_string())?;
+    server.run(listener, std::future::pending()).await?;
+    Ok(())
+}
+
+/// The yardstick: answers each message with the frames that our server would send for it, straight
+/// from memory, with one flush per message or one for all.
+pub(super) async fn serve_bare() -> anyhow::Result<()> {
+    let app = Router::new().route(
+        "/{flush}",
+        any(|axum::extract::Path(flush): axum::extract::Path<String>, upgrade: WebSocketUpgrade| async move {
+            let upgrade = upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
+            upgrade.on_upgrade(move |socket| bare_loop(socket, flush == "each"))
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    announce(&listener.local_addr()?.to_string())?;
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+async fn bare_loop(mut socket: WebSocket, flush_each: bool) {
+    while let Some(Ok(message)) = socket.recv().await {
+        let Message::Text(text) = message else { continue };
+        let Some(load) = Load::parse(text.as_str()) else { continue };
+        let mut next = tokio::time::Instant::now();
+        for n in 0..load.count {
+            if !load.delay.is_zero() {
+                next += load.delay;
+                tokio::time::sleep_until(next).await;
+            }
+            let last = n + 1 == load.count;
+            let flags = if last { Flags::END } else { Flags::NONE }.with_enc(EncFlag::Msgpack);
+            let mut frame = BytesMut::new();
+            let delta = load.delta();
+            if encode_text_frame(&mut frame, flags, 1, Enc::Msgpack, Some(u64::from(n)), &delta).is_err() {
+                return;
+            }
+            let frame = Message::Binary(frame.freeze());
+            let flush = flush_each || last || !load.delay.is_zero();
+            let sent = if flush { socket.send(frame).await } else { socket.feed(frame).await };
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn announce(address: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    writeln!(std::io::stdout(), "listening on {address}")?;
+    Ok(())
+}
+
+/// A process under measurement; killed when dropped.
+pub(super) struct Process {
+    child: Child,
+    pub(super) address: String,
+    _data: Option<tempfile::TempDir>,
+}
+
+impl Process {
+    /// Our server, on an empty log.
+    pub(super) async fn server(settings: &[&str]) -> anyhow::Result<Self> {
+        let data = tempfile::tempdir()?;
+        let mut arguments = vec!["bench".to_owned(), "--child-server".to_owned()];
+        let wide = [
+            format!("data_dir={}", data.path().display()),
+            "listen=127.0.0.1:0".into(),
+            "telemetry.metrics_public=true".into(),
+            "telemetry.log_level=error".into(),
+        ];
+        let wide = wide.iter().map(String::as_str).chain(WIDE.iter().copied()).chain(settings.iter().copied());
+        arguments.extend(wide.flat_map(|pair| ["--set".to_owned(), pair.to_owned()]));
+        Self::spawn(&arguments, Some(data)).await
+    }
+
+    /// The yardstick.
+    pub(super) async fn bare() -> anyhow::Result<Self> {
+        Self::spawn(&["bench".to_owned(), "--child-bare".to_owned()], None).await
+    }
+
+    async fn spawn(arguments: &[String], data: Option<tempfile::TempDir>) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the process under measurement does not start")?;
+        let stdout = child.stdout.take().context("no output")?;
+        let line = BufReader::new(stdout).lines().next_line().await?.context("it ended at once")?;
+        let address = line.trim_start_matches("listening on ").to_owned();
+        Ok(Self { child, address, _data: data })
+    }
+
+    /// Processor time used so far.
+    pub(super) fn cpu(&self) -> Duration {
+        let ticks: u64 = self
+            .proc("stat")
+            .rsplit(')')
+            .next()
+            .map(|rest| rest.split_ascii_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum())
+            .unwrap_or(0);
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// Resident memory in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let status = self.proc("status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let pid = self.child.id().unwrap_or(0);
+        std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+    }
+}
+
+/// Limits that are no part of what is measured are out of the way.
+const WIDE: &[&str] = &[
+    "limits.connections=100000",
+    "limits.connections_per_principal=100000",
+    "limits.connections_per_address=100000",
+    "limits.new_connections_per_address_per_s=100000",
+    "limits.new_connections_per_address_burst=100000",
+    "limits.principal_frames_per_s=10000000",
+    "limits.principal_frames_burst=10000000",
+    "limits.principal_bytes_per_s=1000000000",
+    "limits.principal_bytes_burst=1000000000",
+    "limits.principal_turns_per_s=1000000",
+    "limits.principal_turns_burst=1000000",
+    "session.running_turns=20000",
+];

@@ -1,0 +1,279 @@
+//! The read-only HTTP API for operators, `/admin/v1/`.
+//!
+//! A credential without the scope `admin` sees its own sessions only.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::{StatusCode, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use switchboard_core::{Committed, MessageId, MessageRow, SessionId, SessionRow, TurnRow};
+
+use crate::tls::{TlsError, Trust, unused};
+
+/// A client of the admin API; cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<String>,
+}
+
+impl Admin {
+    /// Talks to the server at `url`: `http:`, `https:`, `ws:` or `wss:`; the path does not matter.
+    ///
+    /// # Errors
+    /// The URL is not one, or TLS cannot be set up.
+    pub fn new(url: &str, token: Option<&str>, trust: &Trust) -> Result<Self, AdminError> {
+        let invalid = || AdminError::Url(url.to_owned());
+        let http_url = match url.split_once("://") {
+            Some(("ws" | "http", rest)) => format!("http://{rest}"),
+            Some(("wss" | "https", rest)) => format!("https://{rest}"),
+            Some(_) | None => return Err(invalid()),
+        };
+        let mut base = Url::parse(&http_url).map_err(|_| invalid())?;
+        base.set_path("");
+        base.set_query(None);
+        base.set_fragment(None);
+        let tls = if base.scheme() == "https" { trust.config()? } else { unused()? };
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(Duration::from_secs(10))
+            .timeout(Duration::from_secs(60));
+        let http = builder.build().map_err(|error| AdminError::Unreachable(chain(&error)))?;
+        Ok(Self { http, base, token: token.map(str::to_owned) })
+    }
+
+    /// Sessions, the most recently used first.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn sessions(&self, query: &SessionsQuery) -> Result<Page<SessionRow>, AdminError> {
+        let mut parameters = Vec::new();
+        if query.live {
+            parameters.push(("live", "true".to_owned()));
+        }
+        if query.used {
+            parameters.push(("used", "true".to_owned()));
+        }
+        parameters.extend(query.owner.clone().map(|owner| ("owner", owner)));
+        parameters.extend(query.cursor.clone().map(|cursor| ("cursor", cursor)));
+        parameters.extend(query.limit.map(|limit| ("limit", limit.to_string())));
+        let page: Sessions = self.get(&["sessions"], &parameters).await?;
+        Ok(Page { items: page.sessions, next: page.next })
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`] if there is no such session, or it is somebody else's.
+    pub async fn session(&self, session: &SessionId) -> Result<SessionRow, AdminError> {
+        self.get(&["sessions", session.as_str()], &[]).await
+    }
+
+    /// Events after a position, `<epoch>-<seq>` or a number, in order.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; [`AdminError::Gone`] if the position belongs to a history that was replaced.
+    pub async fn events(
+        &self,
+        session: &SessionId,
+        after: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<EventsPage, AdminError> {
+        self.get(&["sessions", session.as_str(), "events"], &page_parameters(after, limit)).await
+    }
+
+    /// Turns after a position, in order.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn turns(
+        &self,
+        session: &SessionId,
+        after: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<Page<TurnRow>, AdminError> {
+        let path = ["sessions", session.as_str(), "turns"];
+        let page: Turns = self.get(&path, &page_parameters(after, limit)).await?;
+        Ok(Page { items: page.turns, next: page.next })
+    }
+
+    /// Messages from `tip`, or from the newest, back towards the first.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn messages(
+        &self,
+        session: &SessionId,
+        tip: Option<&MessageId>,
+        limit: Option<usize>,
+    ) -> Result<Page<MessageRow>, AdminError> {
+        let mut parameters = Vec::new();
+        parameters.extend(tip.map(|tip| ("tip", tip.to_string())));
+        parameters.extend(limit.map(|limit| ("limit", limit.to_string())));
+        let page: Messages = self.get(&["sessions", session.as_str(), "messages"], &parameters).await?;
+        Ok(Page { items: page.messages, next: page.next.map(|next| next.to_string()) })
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, String)],
+    ) -> Result<T, AdminError> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(["admin", "v1"]).extend(path);
+        }
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
+        let mut request = self.http.get(url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let unreachable = |error: reqwest::Error| AdminError::Unreachable(chain(&error));
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(unreachable)?;
+        if status == StatusCode::OK {
+            return serde_json::from_slice(&body).map_err(|error| AdminError::Answer(error.to_string()));
+        }
+        let said = serde_json::from_slice::<ErrorAnswer>(&body).map(|answer| answer.error.message);
+        let message = said.unwrap_or_else(|_| status.to_string());
+        Err(match status {
+            StatusCode::UNAUTHORIZED => AdminError::Unauthorized(message),
+            StatusCode::FORBIDDEN => AdminError::Forbidden(message),
+            StatusCode::NOT_FOUND => AdminError::NotFound(message),
+            StatusCode::GONE => AdminError::Gone(message),
+            _ => AdminError::Refused { status: status.as_u16(), message },
+        })
+    }
+}
+
+/// Does not show the token.
+impl fmt::Debug for Admin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Admin").field("base", &self.base.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct SessionsQuery {
+    /// Only those with a running turn or an open attachment.
+    pub live: bool,
+    /// Only those with a turn.
+    pub used: bool,
+    /// Only those of this principal; needs the scope `admin`.
+    pub owner: Option<String>,
+    /// [`Page::next`] of the page before.
+    pub cursor: Option<String>,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// One page of a session's events.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct EventsPage {
+    /// The events.
+    pub events: Vec<Committed>,
+    /// Position of the last event there is.
+    pub head: String,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// Not a URL.
+    #[error("{0} is not a URL like https://host or http://127.0.0.1:4600")]
+    Url(String),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// No address, no route, no TLS, no answer.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// 401.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// 403.
+    #[error("{0}")]
+    Forbidden(String),
+    /// 404.
+    #[error("{0}")]
+    NotFound(String),
+    /// 410.
+    #[error("{0}")]
+    Gone(String),
+    /// Any other status.
+    #[error("{message} (HTTP {status})")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// The answer cannot be read.
+    #[error("the server's answer cannot be read, it may be of another version: {0}")]
+    Answer(String),
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<SessionRow>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Turns {
+    turns: Vec<TurnRow>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Messages {
+    messages: Vec<MessageRow>,
+    next: Option<MessageId>,
+}
+
+#[derive(Deserialize)]
+struct ErrorAnswer {
+    error: ErrorMessage,
+}
+
+#[derive(Deserialize)]
+struct ErrorMessage {
+    message: String,
+}
+
+fn page_parameters(after: Option<&str>, limit: Option<usize>) -> Vec<(&'static str, String)> {
+    let after = after.map(|after| ("after", after.to_owned()));
+    after.into_iter().chain(limit.map(|limit| ("limit", limit.to_string()))).collect()
+}
+
+/// An error with its causes: the first one alone seldom says why.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
