@@ -157,13 +157,13 @@ mod tests {
     fn requested(id: &str) -> Event {
         Event::CallRequested {
             turn: TurnId::from("t"),
-            call: Call {
+            call: Box::new(Call {
                 id: CallId::from(id),
                 kind: CallKind::Question { text: "?".into(), schema: None },
                 executor: Executor::Anyone,
                 deadline: Timestamp::NEVER,
                 batch: None,
-            },
+            }),
         }
     }
 

@@ -7,7 +7,7 @@ use switchboard_testkit::Scenario;
 #[test]
 fn every_scenario_plays_as_written() {
     let scenarios = Scenario::all("asp/scenarios");
-    assert!(scenarios.len() > 20, "scenarios are missing");
+    assert!(scenarios.len() > 90, "scenarios are missing");
     let mut failures = Vec::new();
     for scenario in &scenarios {
         // A panic of the world has to name the file as well.

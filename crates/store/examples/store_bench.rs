@@ -50,7 +50,7 @@ async fn main() {
     println!("  synchronous  sessions  linger   events/s  events/commit  append p50   p99");
     for synchronous in [Synchronous::Full, Synchronous::Normal] {
         for sessions in [64, 1000] {
-            for linger in [0, 2, 4] {
+            for linger in [0, 2, 5] {
                 let linger = Duration::from_millis(linger);
                 let log = open(SqliteOptions { synchronous, linger, ..SqliteOptions::default() });
                 let (took, latencies, stats) = open_loop(&log, sessions).await;

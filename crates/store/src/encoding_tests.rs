@@ -204,23 +204,24 @@ fn golden_batch() -> Batch {
             turn: Some(turn.clone()),
         },
         Event::MessageAdded {
-            message: Message {
+            message: Box::new(Message {
                 id: MessageId::input_of(&turn),
                 parent: Some(MessageId::from("before")),
                 author: Author::User(principal.clone()),
                 parts: parts.clone(),
                 turn: turn.clone(),
-            },
+            }),
         },
         Event::TurnAccepted {
             turn: turn.clone(),
-            request: TurnRequest::Chat { parts },
+            request: Box::new(TurnRequest::Chat { parts }),
             agent,
-            origin,
+            origin: Box::new(origin),
             serial: true,
             deadline: Timestamp::from_secs(1_800_000_000),
-            key: Some(RequestKey { key: "key".into(), digest: "digest".into() }),
-            meta: json!({ "deep": { "er": [true] } }),
+            parent: None,
+            key: Some(Box::new(RequestKey { key: "key".into(), digest: "digest".into() })),
+            meta: Box::new(json!({ "deep": { "er": [true] } })),
         },
         Event::TurnQueued { turn: turn.clone(), position: 1 },
         Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: WorkerId::from("w"), fence: 1 } },
@@ -228,8 +229,8 @@ fn golden_batch() -> Batch {
     ];
     events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));
     events.extend([
-        Event::CallRequested { turn: turn.clone(), call },
-        Event::CallRequested { turn: turn.clone(), call: question },
+        Event::CallRequested { turn: turn.clone(), call: Box::new(call) },
+        Event::CallRequested { turn: turn.clone(), call: Box::new(question) },
         Event::CallProgress { turn: turn.clone(), call: CallId::from("call"), delta: "half".into() },
         Event::CallEnded {
             turn: turn.clone(),
@@ -237,9 +238,9 @@ fn golden_batch() -> Batch {
             end: CallEnd::Failed(CallError { name: "not_found".into(), message: "no".into() }),
         },
         Event::TurnInterrupted { turn: turn.clone(), by: Some(principal), reason: Some("enough".into()) },
-        Event::TurnEnded { turn: turn.clone(), end },
-        Event::TurnEnded { turn: turn.clone(), end: failed },
-        Event::TurnEnded { turn, end: TurnEnd::new(TurnOutcome::Interrupted { abandoned: true }) },
+        Event::TurnEnded { turn: turn.clone(), end: Box::new(end) },
+        Event::TurnEnded { turn: turn.clone(), end: Box::new(failed) },
+        Event::TurnEnded { turn, end: Box::new(TurnEnd::new(TurnOutcome::Interrupted { abandoned: true })) },
     ]);
     let numbered = (1..).zip(events);
     let events = numbered.map(|(seq, event)| Committed {
@@ -281,13 +282,13 @@ fn session_event() -> impl Strategy<Value = Event> {
         ),
         (name(), option::of(name()), author(), vec(part(), 0..3), name()).prop_map(
             |(id, parent, author, parts, turn)| Event::MessageAdded {
-                message: Message {
+                message: Box::new(Message {
                     id: MessageId::new(id),
                     parent: parent.map(MessageId::new),
                     author,
                     parts,
                     turn: TurnId::new(turn),
-                }
+                })
             }
         ),
     ]
@@ -316,16 +317,28 @@ fn attachment_event() -> impl Strategy<Value = Event> {
 fn turn_event() -> impl Strategy<Value = Event> {
     let turn = || name().prop_map(TurnId::new);
     prop_oneof![
-        (turn(), request(), origin(), any::<bool>(), any::<u64>(), option::of((name(), name())), value())
-            .prop_map(|(turn, request, origin, serial, deadline, key, meta)| Event::TurnAccepted {
-                turn,
-                request,
-                agent: AgentId::from("echo"),
-                origin,
-                serial,
-                deadline: Timestamp::from_micros(deadline),
-                key: key.map(|(key, digest)| RequestKey { key, digest }),
-                meta,
+        (
+            turn(),
+            request(),
+            origin(),
+            any::<bool>(),
+            any::<u64>(),
+            option::of((name(), name())),
+            value(),
+            option::of(name())
+        )
+            .prop_map(|(turn, request, origin, serial, deadline, key, meta, parent)| {
+                Event::TurnAccepted {
+                    turn,
+                    request: Box::new(request),
+                    agent: AgentId::from("echo"),
+                    origin: Box::new(origin),
+                    serial,
+                    deadline: Timestamp::from_micros(deadline),
+                    parent: parent.map(MessageId::new),
+                    key: key.map(|(key, digest)| Box::new(RequestKey { key, digest })),
+                    meta: Box::new(meta),
+                }
             }),
         (turn(), any::<u32>()).prop_map(|(turn, position)| Event::TurnQueued { turn, position }),
         (turn(), name(), any::<u32>()).prop_map(|(turn, worker, fence)| Event::TurnStarted {
@@ -340,7 +353,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
         (turn(), outcome(), option::of(value()), option::of(usage()), metrics()).prop_map(
             |(turn, outcome, output, usage, metrics)| Event::TurnEnded {
                 turn,
-                end: TurnEnd { outcome, output, usage, metrics }
+                end: Box::new(TurnEnd { outcome, output, usage, metrics })
             }
         ),
     ]
@@ -369,7 +382,7 @@ fn call_event() -> impl Strategy<Value = Event> {
         Just(CallEnd::Cancelled),
     ];
     prop_oneof![
-        (turn(), call).prop_map(|(turn, call)| Event::CallRequested { turn, call }),
+        (turn(), call).prop_map(|(turn, call)| Event::CallRequested { turn, call: Box::new(call) }),
         (turn(), id(), any::<String>()).prop_map(|(turn, call, delta)| Event::CallProgress {
             turn,
             call,

@@ -196,7 +196,7 @@ pub enum Step {
         every: u64,
         /// What.
         #[serde(rename = "do")]
-        steps: Vec<Step>,
+        steps: Vec<Self>,
     },
     /// Ends the turn.
     End(Finish),

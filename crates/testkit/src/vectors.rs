@@ -86,7 +86,7 @@ pub fn folder(name: &str) -> PathBuf {
 pub fn unhex(hex: &str) -> Bytes {
     let digits: Vec<u8> =
         hex.chars().filter_map(|c| c.to_digit(16)).filter_map(|d| u8::try_from(d).ok()).collect();
-    assert!(digits.len() == hex.len() && hex.len() % 2 == 0, "not hexadecimal: {hex}");
+    assert!(digits.len() == hex.len() && hex.len().is_multiple_of(2), "not hexadecimal: {hex}");
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 

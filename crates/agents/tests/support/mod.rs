@@ -74,7 +74,7 @@ impl Port {
                     deadline: call.deadline,
                     batch: call.batch,
                 };
-                events.push(Event::CallRequested { turn: turn.clone(), call: event });
+                events.push(Event::CallRequested { turn: turn.clone(), call: Box::new(event) });
                 if remote {
                     if let Some(end) = end.clone() {
                         events.push(Event::CallEnded { turn, call: call.id.clone(), end });

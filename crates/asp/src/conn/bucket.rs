@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn three_seconds_with_drops_are_a_flood_and_one_is_not() {
         let mut buckets = Buckets::new(&AspLimits::default());
-        let at = |millis| Timestamp::from_millis(1_000_000 + millis);
+        let at = |millis: u64| Timestamp::from_millis(1_000_000 + millis);
         assert!(!buckets.dropped(at(0)) && !buckets.dropped(at(900)) && !buckets.dropped(at(1_000)));
         assert!(!buckets.dropped(at(61_000)), "the first seconds are forgotten");
         assert!(!buckets.dropped(at(62_000)));

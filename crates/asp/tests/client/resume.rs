@@ -255,3 +255,16 @@ fn a_server_that_forgets_features_is_bare_and_fresh() {
     assert!(frames(&outputs).is_empty());
     assert_eq!(dial(&mut peer), None);
 }
+
+#[test]
+fn each_loss_has_the_whole_window() {
+    let mut peer = Peer::standard();
+    let id = peer.chat("a");
+    cut(&mut peer);
+    peer.accept(Features::STANDARD, r#""resumed":true,"resume":{"token":"tok-2","window_s":60}"#);
+    for _ in 0..6 {
+        peer.pass(10_000);
+        peer.input(Input::Alive);
+    }
+    assert_eq!(cut(&mut peer), Some(("tok-2".into(), vec![(id, 0)])));
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use switchboard_asp::{Close, Code};
 use switchboard_testkit::{Scenario, vectors};
 
 /// Statements about relays, functions and workers.
@@ -35,4 +36,37 @@ fn every_statement_of_direct_mode_is_proved_by_something() {
     let needed = (1..=85).filter(|id| !RELAY.contains(id) && !CLIENT.contains(id));
     let missing: Vec<u32> = needed.filter(|id| !named.contains(id)).collect();
     assert_eq!(missing, Vec::<u32>::new(), "not proved by anything");
+}
+
+/// Codes that a server in direct mode never sends.
+const NOT_DIRECT: &[Code] = &[
+    Code::AuthRequired,
+    Code::QuotaExceeded,
+    Code::FunctionBadResponse,
+    Code::FunctionAborted,
+    Code::FunctionTimeout,
+];
+
+#[test]
+fn every_error_and_close_code_of_direct_mode_is_shown_by_a_scenario() {
+    let folder = vectors::folder("asp/scenarios");
+    let mut expected = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "txt") {
+            let text = std::fs::read_to_string(path).unwrap();
+            expected.extend(text.lines().filter(|line| line.contains("S<")).map(|line| format!("{line}\n")));
+        }
+    }
+    let codes = Code::ALL.iter().filter(|code| !NOT_DIRECT.contains(code));
+    let missing: Vec<&Code> =
+        codes.filter(|code| !expected.contains(&format!("\"code\":{}", code.number()))).collect();
+    assert_eq!(missing, Vec::<&Code>::new());
+    // 1001 and 1006 are the client's, 1013 and 4403 have no cause in direct mode.
+    let closes = Close::ALL.iter().filter(|close| {
+        !matches!(close, Close::GoingAway | Close::Abnormal | Close::TryLater | Close::Forbidden)
+    });
+    let missing: Vec<&Close> =
+        closes.filter(|close| !expected.contains(&format!("S< close {}\n", close.number()))).collect();
+    assert_eq!(missing, Vec::<&Close>::new());
 }

@@ -88,37 +88,37 @@ fn asp_081_indexes_have_no_holes_whatever_happens_around_them() {
     }
 }
 
-/// Every way in which a request can end, and what is done to bring it about.
-fn endings() -> Vec<(&'static str, fn(&mut Talk))> {
-    vec![
-        ("complete", |_| ()),
-        ("empty", |_| ()),
-        ("length", |_| ()),
-        ("filtered", |_| ()),
-        ("failed", |_| ()),
-        ("panic", |_| ()),
-        ("lost", |_| ()),
-        ("hang", |talk| talk.say(Opcode::Interrupt, 1, "")),
-        ("hang", |talk| talk.say(Opcode::Interrupt, 0, "")),
-        ("hang", |talk| {
-            talk.say(Opcode::Interrupt, 1, "");
-            talk.say(Opcode::Interrupt, 1, "");
-            talk.say(Opcode::Interrupt, 0, "");
-            talk.say(Opcode::Error, 1, "no");
-        }),
-        ("hang", |talk| talk.say(Opcode::Error, 1, "no")),
-        ("deaf", |talk| talk.say(Opcode::Interrupt, 1, "")),
-        ("hang", |talk| talk.world.advance(300_000)),
-        ("deaf", |talk| {
-            talk.world.advance(299_500);
-            talk.say(Opcode::Interrupt, 1, "");
-        }),
-        ("late", |talk| {
-            talk.say(Opcode::Interrupt, 1, "");
-            talk.world.advance(10);
-        }),
-    ]
-}
+/// A way in which a request can end: what is asked, and what is done to bring it about.
+struct Ending(&'static str, fn(&mut Talk));
+
+const ENDINGS: &[Ending] = &[
+    Ending("complete", |_| ()),
+    Ending("empty", |_| ()),
+    Ending("length", |_| ()),
+    Ending("filtered", |_| ()),
+    Ending("failed", |_| ()),
+    Ending("panic", |_| ()),
+    Ending("lost", |_| ()),
+    Ending("hang", |talk| talk.say(Opcode::Interrupt, 1, "")),
+    Ending("hang", |talk| talk.say(Opcode::Interrupt, 0, "")),
+    Ending("hang", |talk| {
+        talk.say(Opcode::Interrupt, 1, "");
+        talk.say(Opcode::Interrupt, 1, "");
+        talk.say(Opcode::Interrupt, 0, "");
+        talk.say(Opcode::Error, 1, "no");
+    }),
+    Ending("hang", |talk| talk.say(Opcode::Error, 1, "no")),
+    Ending("deaf", |talk| talk.say(Opcode::Interrupt, 1, "")),
+    Ending("hang", |talk| talk.world.advance(300_000)),
+    Ending("deaf", |talk| {
+        talk.world.advance(299_500);
+        talk.say(Opcode::Interrupt, 1, "");
+    }),
+    Ending("late", |talk| {
+        talk.say(Opcode::Interrupt, 1, "");
+        talk.world.advance(10);
+    }),
+];
 
 fn ending_script() -> Script {
     use switchboard_core::model::Finish;
@@ -142,7 +142,7 @@ fn asp_029_and_040_exactly_one_terminal_frame_and_nothing_after_it() {
     for features in
         [None, Some("flags"), Some("flags events"), Some("standard"), Some("flags events complete06")]
     {
-        for (input, act) in endings() {
+        for Ending(input, act) in ENDINGS {
             let mut talk = Talk::with(ending_script(), heartbeat.clone(), Settings::default());
             if let Some(features) = features {
                 talk.hello(features);
@@ -189,7 +189,7 @@ fn asp_034_success_is_never_told_with_0x06_unless_that_was_asked_for() {
 #[test]
 fn asp_035_no_code_point_is_split() {
     let texts =
-        ["€".repeat(40_000), "🦀a".repeat(30_000), "ä".repeat(1), format!("x{}", "漢".repeat(50_000))];
+        ["€".repeat(40_000), "🦀a".repeat(30_000), "ä".to_owned(), format!("x{}", "漢".repeat(50_000))];
     for text in texts {
         let mut talk = Talk::new(Script::new().on("*", vec![Step::Text(text.clone())]));
         for features in [None, Some("flags"), Some("flags events")] {
@@ -336,4 +336,78 @@ fn asp_042_the_revision_of_tools_always_grows_also_across_resumes() {
     }
     assert!(revisions.len() > 60, "{revisions:?}");
     assert!(revisions.is_sorted_by(|a, b| a < b), "{revisions:?}");
+}
+
+#[test]
+fn asp_029_every_request_ends_once_even_when_the_log_fails_and_answers_come_in_any_order() {
+    for seed in 0..150_u64 {
+        let settings = Settings { order: Order::Seeded(seed), commit_ms: seed % 4, ..Settings::default() };
+        let limits = AspLimits { heartbeat_s: 100_000, dead_s: 200_000, ..generous() };
+        let mut talk = Talk::with(ending_script(), limits, settings);
+        let features = [None, Some("flags events"), Some("standard")][(seed % 3) as usize];
+        if let Some(features) = features {
+            let names: Vec<&str> = match features {
+                "standard" => switchboard_asp::Features::STANDARD.iter().map(Feature::name).collect(),
+                other => other.split(' ').collect(),
+            };
+            let hello = serde_json::json!({"features": names, "enc": ["json"]});
+            talk.say(Opcode::Hello, 0, hello.to_string());
+            talk.world.advance(50);
+            talk.features = switchboard_asp::Features::agree(names, switchboard_asp::Features::ALL);
+            talk.frames();
+        }
+        let mut seen = Vec::new();
+        for id in 1..=12_u16 {
+            let input = ["complete", "failed", "hang", "late"][usize::from(id) % 4];
+            let session = ["s", "t", "u"][usize::from(id) % 3];
+            if (seed + u64::from(id)) % 3 == 0 {
+                talk.world.fail_appends(1 + u32::from(id) % 2);
+            }
+            let invoke = serde_json::json!({"kind": "chat", "input": input, "session": session, "serial": id % 2 == 0});
+            talk.say(Opcode::Invoke, id, invoke.to_string());
+            talk.world.advance(seed % 7);
+            if id % 4 == 2 {
+                talk.say(Opcode::Interrupt, id, "");
+            }
+            seen.extend(talk.frames());
+        }
+        talk.world.advance(400_000);
+        seen.extend(talk.frames());
+        for id in 1..=12_u16 {
+            let ends = seen.iter().filter(|frame| frame.id == id && talk.is_terminal(frame)).count();
+            assert_eq!(ends, 1, "seed {seed}, {features:?}, #{id}");
+        }
+        assert_eq!(talk.world.check_replay(), Ok(()));
+    }
+}
+
+#[test]
+fn a_shared_session_is_reached_by_its_identifier_and_by_nobody_else() {
+    use switchboard_asp::Asp;
+    use switchboard_core::{Actor, Op, Principal, Role, SessionId};
+    let mut talk = Talk::new(Script::new());
+    talk.hello("flags events");
+    talk.say(Opcode::Invoke, 1, r#"{"input":"hi","session":"s"}"#);
+    talk.frames();
+    let session = SessionId::named(&Principal::new("ann"), "s");
+    assert!(!talk.world.log(&session).is_empty());
+    let turns = |talk: &Talk| {
+        let accepted = talk.world.log(&session).iter().filter(|event| event.event.name() == "turn_accepted");
+        accepted.count()
+    };
+    let invoke = format!(r#"{{"input":"yo","session":"{session}"}}"#);
+    let as_bob = |talk: &mut Talk| {
+        talk.peer = talk.world.connect(&Asp::new(AspLimits::default()), Principal::new("bob"), opening());
+        talk.hello("flags events");
+        talk.say(Opcode::Invoke, 1, invoke.clone());
+        let frames = talk.frames();
+        assert!(talk.is_terminal(frames.last().unwrap()) && talk.codes(&frames).is_empty(), "{frames:?}");
+    };
+    // To a stranger the identifier is a name like any other, of a session of its own.
+    as_bob(&mut talk);
+    assert_eq!(turns(&talk), 1);
+    let admit = Op::Admit { principal: "bob".into(), role: Some(Role::Contributor) };
+    talk.world.ask(&session, Actor::client("ann".into()), admit).unwrap();
+    as_bob(&mut talk);
+    assert_eq!(turns(&talk), 2);
 }

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use switchboard_asp::client::{Answer, AspClient, CommandError, Ending, Event, Input, Link, Output};
 use switchboard_asp::error::Code;
-use switchboard_asp::message::{Call, CallFailure, ErrorBody, Features, Invoke, Record, RecordBody, Secret};
-use switchboard_asp::value::Value;
+use switchboard_asp::message::{ErrorBody, Features, Invoke, Record, RecordBody, Secret};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::calls::{Calls, Done};
 use super::error::{ClientError, ConnectError, RequestError};
 use super::event::{ConnectionEvent, Renewed, RequestEvent, Snapshot};
 use super::options::{FirstAttempt, Options, OptionsError};
 use super::request::{Delivery, Interrupter, Request};
-use super::tool::{Handler, ToolCall, ToolFailure};
+use super::tool::Handler;
 use super::transport::{DialError, Socket, Target};
 
 /// What a handle asks for, with a place for the answer.
@@ -46,7 +46,6 @@ pub(super) struct Actor {
     machine: AspClient,
     target: Target,
     token: Option<Secret>,
-    handler: Option<Handler>,
     max_buffered: u64,
     started: Instant,
     wake: Option<u64>,
@@ -62,8 +61,7 @@ pub(super) struct Actor {
     requests: BTreeMap<u16, Slot>,
     last_key: u64,
     answers: BTreeMap<u16, oneshot::Sender<Result<(), ClientError>>>,
-    calls: JoinSet<Done>,
-    running: BTreeMap<(u16, String), AbortHandle>,
+    calls: Calls,
     pings: BTreeMap<String, Probe>,
     last_ping: u64,
     renewing: Option<(Secret, oneshot::Sender<Result<Renewed, ClientError>>)>,
@@ -91,7 +89,6 @@ impl Actor {
             machine: AspClient::new(options.config, seed),
             target,
             token: options.token,
-            handler: options.handler,
             started: Instant::now(),
             wake: None,
             commands,
@@ -105,8 +102,7 @@ impl Actor {
             requests: BTreeMap::new(),
             last_key: 0,
             answers: BTreeMap::new(),
-            calls: JoinSet::new(),
-            running: BTreeMap::new(),
+            calls: Calls::new(options.handler),
             pings: BTreeMap::new(),
             last_ping: 0,
             renewing: None,
@@ -148,11 +144,7 @@ impl Actor {
                     None => commands_open = false,
                 },
                 () = sleep_until(wake) => self.input(Input::Timeout),
-                Some(done) = self.calls.join_next() => {
-                    if let Ok(done) = done {
-                        self.call_done(done);
-                    }
-                }
+                Some(done) = self.calls.next() => self.call_done(done),
                 Some(Ok(dialed)) = self.dialing.join_next() => self.dialed(dialed),
                 input = next_input(&mut self.socket) => {
                     if let Input::Closed(_) = input && let Some(socket) = self.socket.take() {
@@ -286,7 +278,7 @@ impl Actor {
             }
             Control::Interrupt { id, key } => {
                 if self.requests.get(&id).is_some_and(|slot| slot.key == key) {
-                    self.stop_calls(id);
+                    self.calls.stop(id);
                     self.machine.interrupt(id, None);
                 }
             }
@@ -296,11 +288,10 @@ impl Actor {
                 }
             }
             Control::InterruptAll => {
-                self.calls.abort_all();
-                self.running.clear();
+                self.calls.stop_all();
                 self.machine.interrupt_all(None);
             }
-            Control::OnCall(handler) => self.handler = Some(handler),
+            Control::OnCall(handler) => self.calls.handler = Some(handler),
             Control::Subscribe(subscriber) => self.subscribers.push(subscriber),
         }
     }
@@ -320,7 +311,7 @@ impl Actor {
             }
             Event::Record { id, record, credit } => self.record(id, record, credit),
             Event::Restarted { id } => {
-                self.stop_calls(id);
+                self.calls.stop(id);
                 self.deliver(id, Ok(RequestEvent::Restarted), 0);
             }
             Event::Ended { id, ending } => self.ended(id, ending),
@@ -404,8 +395,10 @@ impl Actor {
     }
 
     fn record(&mut self, id: u16, record: Record, credit: u32) {
-        if let RecordBody::Call(call) = &record.body {
-            self.start_call(id, call);
+        if let RecordBody::Call(call) = &record.body
+            && let Some(done) = self.calls.start(id, call)
+        {
+            self.call_done(done);
         }
         match RequestEvent::from_record(record) {
             Some(event) if self.requests.contains_key(&id) => self.deliver(id, Ok(event), credit),
@@ -428,12 +421,12 @@ impl Actor {
     /// Nobody wants the rest of a request.
     fn abandon(&mut self, id: u16) {
         self.requests.remove(&id);
-        self.stop_calls(id);
+        self.calls.stop(id);
         self.machine.interrupt(id, None);
     }
 
     fn ended(&mut self, id: u16, ending: Ending) {
-        self.stop_calls(id);
+        self.calls.stop(id);
         if let Some(reply) = self.answers.remove(&id) {
             let _ = reply.send(match ending {
                 Ending::End(_) => Ok(()),
@@ -452,46 +445,13 @@ impl Actor {
         }
     }
 
-    fn start_call(&mut self, id: u16, call: &Call) {
-        let refuse = |name: &str, message: &str| Err(ToolFailure::new(name, message).into());
-        let Some(handler) = self.handler.clone() else {
-            let result = refuse("TOOL_NOT_FOUND", "this client executes no tools");
-            self.call_done(Done { id, call_id: call.call_id.clone(), result });
-            return;
-        };
-        if self.running.len() >= MAX_CALLS {
-            let result = refuse("BUSY", "this client executes too many tools already");
-            self.call_done(Done { id, call_id: call.call_id.clone(), result });
-            return;
-        }
-        let todo = ToolCall::new(id, call);
-        let call_id = call.call_id.clone();
-        let task = self.calls.spawn(async move {
-            let result = handler.run(todo).await;
-            Done { id, call_id, result }
-        });
-        self.running.insert((id, call.call_id.clone()), task);
-    }
-
     fn call_done(&mut self, done: Done) {
         let Done { id, call_id, result } = done;
-        self.running.remove(&(id, call_id.clone()));
         match self.machine.answer_call(id, &call_id, result, self.now()) {
             Ok(_) => {}
             // Too late: the request is over or interrupted.
             Err(CommandError::NotOpen | CommandError::Off) => {}
             Err(error) => tracing::warn!(%error, "the result of a tool could not be sent"),
-        }
-    }
-
-    /// What a request that is over wanted is not wanted any more.
-    fn stop_calls(&mut self, id: u16) {
-        let first = (id, String::new());
-        while let Some((key, _)) = self.running.range(first.clone()..).next().filter(|(key, _)| key.0 == id) {
-            let key = key.clone();
-            if let Some(task) = self.running.remove(&key) {
-                task.abort();
-            }
         }
     }
 
@@ -520,16 +480,8 @@ struct Probe {
     reply: oneshot::Sender<Result<Duration, ClientError>>,
 }
 
-/// A call that was executed.
-struct Done {
-    id: u16,
-    call_id: String,
-    result: Result<Option<Value>, CallFailure>,
-}
-
 /// Bytes that may wait to be written before commands wait, too.
 const MAX_BACKLOG: usize = 4 << 20;
-const MAX_CALLS: usize = 256;
 
 async fn sleep_until(wake: Option<Instant>) {
     match wake {

@@ -26,6 +26,7 @@
 //! ```
 
 mod actor;
+mod calls;
 mod client;
 mod error;
 mod event;

@@ -22,7 +22,8 @@ pub struct Committed {
     pub event: Event,
 }
 
-/// A committed fact of one session.
+/// A committed fact of one session. What is large and rare is boxed: most events are small pieces of
+/// output, and each is moved a few times on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -99,18 +100,18 @@ pub enum Event {
     /// A message was put into the tree.
     MessageAdded {
         /// The message.
-        message: Message,
+        message: Box<Message>,
     },
     /// A turn was accepted; it will have exactly one [`Event::TurnEnded`].
     TurnAccepted {
         /// Which turn.
         turn: TurnId,
         /// What it is asked to do.
-        request: TurnRequest,
+        request: Box<TurnRequest>,
         /// Who serves it.
         agent: AgentId,
         /// Where it came from.
-        origin: Origin,
+        origin: Box<Origin>,
         /// Serial turns of a session run one after another.
         serial: bool,
         /// After this it ends as expired.
@@ -120,10 +121,10 @@ pub enum Event {
         parent: Option<MessageId>,
         /// Makes a repetition harmless.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<RequestKey>,
+        key: Option<Box<RequestKey>>,
         /// Opaque data of the client, handed to the agent.
-        #[serde(default, skip_serializing_if = "Value::is_null")]
-        meta: Value,
+        #[serde(default, skip_serializing_if = "is_null")]
+        meta: Box<Value>,
     },
     /// The turn waits, as number `position` from 1; repeated whenever that changes.
     TurnQueued {
@@ -156,7 +157,7 @@ pub enum Event {
         /// Which turn.
         turn: TurnId,
         /// What it asks.
-        call: Call,
+        call: Box<Call>,
     },
     /// A call reports progress.
     CallProgress {
@@ -192,7 +193,7 @@ pub enum Event {
         /// Which turn.
         turn: TurnId,
         /// How it ended.
-        end: TurnEnd,
+        end: Box<TurnEnd>,
     },
 }
 
@@ -246,4 +247,9 @@ impl Event {
             Self::TurnEnded { .. } => "turn_ended",
         }
     }
+}
+
+#[expect(clippy::borrowed_box, reason = "serde hands over what the field holds")]
+fn is_null(meta: &Box<Value>) -> bool {
+    meta.is_null()
 }

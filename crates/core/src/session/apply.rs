@@ -111,7 +111,7 @@ impl Session {
         if let Some(request) = key {
             let known = KnownRequest {
                 principal: origin.principal.clone(),
-                request: request.clone(),
+                request: (**request).clone(),
                 turn: id.clone(),
                 accepted: committed.position,
                 at: committed.at,
@@ -124,12 +124,12 @@ impl Session {
         self.turn_count += 1;
         let state = TurnState {
             turn: id.clone(),
-            request: request.clone(),
+            request: (**request).clone(),
             agent: agent.clone(),
-            origin: origin.clone(),
+            origin: (**origin).clone(),
             serial: *serial,
             deadline: *deadline,
-            meta: meta.clone(),
+            meta: (**meta).clone(),
             accepted: committed.position,
             accepted_at: committed.at,
             after: parent.clone(),

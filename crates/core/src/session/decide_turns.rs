@@ -58,14 +58,14 @@ impl Session {
         let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
         events.push(Event::TurnAccepted {
             turn: new.turn.clone(),
-            request: new.request.clone(),
+            request: Box::new(new.request.clone()),
             agent,
-            origin: Origin { principal: actor.principal.clone(), ..new.origin.clone() },
+            origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
             serial: new.serial,
             deadline: new.deadline,
             parent: new.parent.clone(),
-            key: new.key.clone(),
-            meta: new.meta.clone(),
+            key: new.key.clone().map(Box::new),
+            meta: Box::new(new.meta.clone()),
         });
         let accepted = Position { epoch: self.head.epoch, seq: self.head.seq + events.len() as u64 };
         if let Some(position) = queued {
@@ -119,7 +119,7 @@ impl Session {
             parts: parts.clone(),
             turn: turn.clone(),
         };
-        Some(Event::MessageAdded { message })
+        Some(Event::MessageAdded { message: Box::new(message) })
     }
 
     pub(super) fn decide_interrupt(
@@ -267,7 +267,7 @@ impl Session {
             deadline: call.deadline,
             batch: call.batch.clone(),
         };
-        Ok(self.decision(vec![Event::CallRequested { turn: turn.turn.clone(), call }]))
+        Ok(self.decision(vec![Event::CallRequested { turn: turn.turn.clone(), call: Box::new(call) }]))
     }
 
     pub(super) fn decide_finish(

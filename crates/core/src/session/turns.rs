@@ -56,7 +56,7 @@ impl Session {
                 metrics.first_ms.get_or_insert_with(|| millis(first, started));
             }
         }
-        events.push(Event::TurnEnded { turn: turn.turn.clone(), end });
+        events.push(Event::TurnEnded { turn: turn.turn.clone(), end: Box::new(end) });
     }
 
     /// Interrupts a turn: at once if nobody executes it, otherwise its executor is given time to

@@ -153,7 +153,7 @@ impl World {
         for number in 1..=turns {
             let turn = TurnId::new(format!("t{number}"));
             events.push(Event::MessageAdded {
-                message: Message {
+                message: Box::new(Message {
                     id: MessageId::input_of(&turn),
                     parent: parent.take(),
                     author: Author::User(owner.into()),
@@ -163,27 +163,29 @@ impl World {
                         Part::Reference { uri: "https://example.test/".into() },
                     ],
                     turn: turn.clone(),
-                },
+                }),
             });
             events.push(Event::TurnAccepted {
                 turn: turn.clone(),
-                request: TurnRequest::Chat { parts: vec![Part::Text(format!("question {number}"))] },
+                request: Box::new(TurnRequest::Chat {
+                    parts: vec![Part::Text(format!("question {number}"))],
+                }),
                 agent: "echo".into(),
-                origin: Origin {
+                origin: Box::new(Origin {
                     principal: owner.into(),
                     protocol: "asp".into(),
                     attachment: None,
                     handle: None,
                     bound: false,
                     options: Value::Null,
-                },
+                }),
                 serial: true,
                 deadline: Timestamp::NEVER,
                 parent: None,
                 key: None,
-                meta: Value::Null,
+                meta: Box::new(Value::Null),
             });
-            events.push(Event::TurnEnded { turn: turn.clone(), end: TurnEnd::complete() });
+            events.push(Event::TurnEnded { turn: turn.clone(), end: Box::new(TurnEnd::complete()) });
             parent = Some(MessageId::input_of(&turn));
         }
         let mut session = Session::new(id.into(), SessionLimits::default());

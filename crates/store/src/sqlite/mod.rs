@@ -222,9 +222,11 @@ pub struct SqliteOptions {
     pub group_appends: usize,
     /// Encoded bytes after which a transaction takes in no further append.
     pub group_bytes: usize,
-    /// How long the writer lets appends gather after a commit that served several. Zero commits
-    /// as soon as anything waits. Whoever appends alone never waits for this.
+    /// How long the writer lets appends gather between two commits while many come; see
+    /// `linger_above`. Zero commits as soon as anything waits.
     pub linger: Duration,
+    /// Appends per second above which the writer lingers. Below it nobody ever waits for others.
+    pub linger_above: u32,
     /// Sessions whose heads the writer knows by heart.
     pub heads: usize,
     /// Connections that read at the same time.
@@ -246,7 +248,8 @@ impl Default for SqliteOptions {
             queue: 4096,
             group_appends: 1024,
             group_bytes: 4 << 20,
-            linger: Duration::ZERO,
+            linger: Duration::from_millis(5),
+            linger_above: 5000,
             heads: 16_384,
             readers: 4,
             busy_timeout: Duration::from_secs(5),

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use switchboard_core::{Position, SessionId, SessionRow, Timestamp};
@@ -46,6 +46,7 @@ pub(super) struct Writer {
     pruned_at: Timestamp,
     /// Whether the last transaction went through; a change is reported once.
     healthy: bool,
+    pace: Pace,
 }
 
 impl Writer {
@@ -73,6 +74,7 @@ impl Writer {
             checkpoint_at: options.checkpoint_pages,
             pruned_at: Timestamp::default(),
             healthy: true,
+            pace: Pace::default(),
             options,
         })
     }
@@ -89,8 +91,9 @@ impl Writer {
                     let served = group.appends.len();
                     self.commit(group);
                     self.checkpoint_if_due();
-                    if served > 1 && held.is_none() && self.queue.len() < served {
-                        std::thread::sleep(self.options.linger);
+                    let pause = self.pace.pause(served, &self.options);
+                    if held.is_none() && !pause.is_zero() {
+                        std::thread::sleep(pause);
                     }
                 }
                 Command::Rebuild(mut progress, reply) => {
@@ -334,6 +337,38 @@ impl Writer {
 }
 
 /// Appends that are committed together.
+/// How fast appends come, and so how long it pays to let more of them gather: a commit costs the
+/// same for one as for fifty.
+#[derive(Debug, Default)]
+struct Pace {
+    committed_at: Option<Instant>,
+    per_second: f64,
+}
+
+impl Pace {
+    /// Notes a commit that served so many appends; answers how long to wait before the next.
+    fn pause(&mut self, served: usize, options: &SqliteOptions) -> Duration {
+        #[expect(clippy::disallowed_methods, reason = "paces commits; nothing is decided by it")]
+        let now = Instant::now();
+        if let Some(before) = self.committed_at.replace(now) {
+            let seconds = (now - before).as_secs_f64().max(1e-6);
+            let memory = (-seconds / PACE_MEMORY_S).exp();
+            #[expect(clippy::cast_precision_loss, reason = "a group is small")]
+            let rate = served as f64 / seconds;
+            self.per_second = self.per_second * memory + rate * (1.0 - memory);
+        }
+        if self.per_second <= f64::from(options.linger_above) {
+            return Duration::ZERO;
+        }
+        Duration::from_secs_f64(GATHER / self.per_second).min(options.linger)
+    }
+}
+
+/// How many appends are worth waiting for.
+const GATHER: f64 = 64.0;
+/// Over how long the pace is averaged.
+const PACE_MEMORY_S: f64 = 0.1;
+
 struct Group {
     appends: Vec<Prepared>,
     replies: Vec<oneshot::Sender<Result<(), StoreError>>>,

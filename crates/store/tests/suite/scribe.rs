@@ -98,28 +98,29 @@ impl Scribe {
         };
         let accepted = Event::TurnAccepted {
             turn: turn.clone(),
-            request: TurnRequest::Chat { parts },
+            request: Box::new(TurnRequest::Chat { parts }),
             agent: AgentId::from("echo"),
-            origin: Origin {
+            origin: Box::new(Origin {
                 principal: self.owner.clone(),
                 protocol: "asp".into(),
                 attachment: None,
                 handle: None,
                 bound: false,
                 options: Value::Null,
-            },
+            }),
             serial: false,
             deadline: Timestamp::NEVER,
-            key: key.map(|key| RequestKey { key: key.into(), digest: format!("digest of {key}") }),
-            meta: Value::Null,
+            parent: None,
+            key: key.map(|key| Box::new(RequestKey { key: key.into(), digest: format!("digest of {key}") })),
+            meta: Box::new(Value::Null),
         };
         let claim = Claim { worker: WorkerId::from("worker"), fence: 1 };
         let started = Event::TurnStarted { turn, claim };
-        self.write(vec![Event::MessageAdded { message }, accepted, started])
+        self.write(vec![Event::MessageAdded { message: Box::new(message) }, accepted, started])
     }
 
     pub(crate) fn end(&mut self, turn: &str, outcome: TurnOutcome) -> Append {
-        self.write(vec![Event::TurnEnded { turn: TurnId::from(turn), end: TurnEnd::new(outcome) }])
+        self.write(vec![Event::TurnEnded { turn: TurnId::from(turn), end: Box::new(TurnEnd::new(outcome)) }])
     }
 
     /// Some pieces of the answer of a turn.

@@ -9,7 +9,7 @@ use switchboard_asp::message::Features;
 use switchboard_asp::{Flags, Frame, FrameReader, Opcode};
 use switchboard_core::Frame as TransportFrame;
 
-use super::pattern::{Captures, fits};
+use super::pattern::fits;
 use super::shorthand::{Shorthand, Written};
 use crate::world::{PeerId, Received};
 
@@ -111,7 +111,7 @@ impl Client {
         &mut self,
         expected: &Shorthand,
         frame: &Frame,
-        captures: &mut Captures,
+        captures: &mut BTreeMap<String, Json>,
     ) -> Result<(), String> {
         if frame.opcode != expected.opcode || frame.id != expected.id {
             return Err("another opcode or id".into());

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What was remembered under a name.
-pub(super) type Captures = BTreeMap<String, Value>;
-
 /// Whether `value` is what `pattern` says.
-pub(super) fn fits(pattern: &Value, value: Option<&Value>, captures: &mut Captures) -> Result<(), String> {
+pub(super) fn fits(
+    pattern: &Value,
+    value: Option<&Value>,
+    captures: &mut BTreeMap<String, Value>,
+) -> Result<(), String> {
     match (pattern, value) {
         (Value::String(text), value) if text == "!absent" => match value {
             None => Ok(()),
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn patterns_are_subsets_with_wildcards() {
-        let mut captures = Captures::new();
+        let mut captures = BTreeMap::new();
         let value = json!({"a": 1, "b": {"c": [1, "x"]}, "t": "secret"});
         let mut check = |pattern: Value| fits(&pattern, Some(&value), &mut captures).is_ok();
         assert!(

@@ -9,7 +9,7 @@ use switchboard_asp::{Asp, AspLimits, Opcode};
 use switchboard_core::{Frame as TransportFrame, Principal};
 
 use super::client::{Client, Item, describe};
-use super::pattern::{Captures, fits};
+use super::pattern::fits;
 use super::shorthand::{Shorthand, json, unhex, word};
 use crate::script::Script;
 use crate::world::{Settings, World, opening};
@@ -25,7 +25,7 @@ pub(super) struct Runner {
     world: Option<World>,
     pub(super) clients: BTreeMap<String, Client>,
     pub(super) current: String,
-    pub(super) captures: Captures,
+    pub(super) captures: BTreeMap<String, Json>,
     pub(super) enc: Enc,
     /// Features and further members of the last `hello`, for `resume`.
     pub(super) hello: Json,
@@ -44,7 +44,7 @@ impl Runner {
             world: None,
             clients: BTreeMap::new(),
             current: "a".into(),
-            captures: Captures::new(),
+            captures: BTreeMap::new(),
             enc: Enc::Json,
             hello: json!({}),
             seen_events: 0,

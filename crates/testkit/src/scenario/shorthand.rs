@@ -199,7 +199,7 @@ pub(super) fn json(text: &str) -> Result<(Json, &str), String> {
 pub(super) fn unhex(hex: &str) -> Result<Bytes, String> {
     let digits: Vec<u32> =
         hex.chars().filter(|c| !c.is_whitespace()).filter_map(|c| c.to_digit(16)).collect();
-    if digits.len() != hex.chars().filter(|c| !c.is_whitespace()).count() || digits.len() % 2 != 0 {
+    if digits.len() != hex.chars().filter(|c| !c.is_whitespace()).count() || !digits.len().is_multiple_of(2) {
         return Err(format!("not hexadecimal: {hex}"));
     }
     let bytes = digits.chunks(2).map(|pair| {

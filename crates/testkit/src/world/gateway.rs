@@ -8,7 +8,7 @@ use switchboard_core::{
 };
 
 use super::session::{AttachRequest, Letter, Mail, ReplyTo};
-use super::{PeerId, World};
+use super::{Gate, PeerId, World};
 
 impl World {
     /// Submits what a connection asks; the answer arrives in its inbox.
@@ -51,7 +51,7 @@ impl World {
         session: &SessionId,
         op: &Op,
     ) -> Result<SessionId, Reject> {
-        if let Some(gate) = &mut self.gate {
+        if let Some(Gate(gate)) = &mut self.gate {
             gate(principal, op, self.now)?;
         }
         let reaches = |agent| self.agents.contains_key(agent) && principal.scopes.allows_agent(agent);

@@ -76,7 +76,8 @@ pub struct World {
 }
 
 /// Says no to an op before its session sees it.
-type Gate = Box<dyn FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send>;
+#[expect(clippy::type_complexity, reason = "this is the definition that gives it a name")]
+struct Gate(Box<dyn FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send>);
 
 /// What a world is made with.
 #[derive(Clone, Debug)]
@@ -185,7 +186,7 @@ impl World {
         &mut self,
         gate: impl FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send + 'static,
     ) {
-        self.gate = Some(Box::new(gate));
+        self.gate = Some(Gate(Box::new(gate)));
     }
 
     /// Opens a connection whose principal is known, whatever the opening says of credentials.

@@ -63,7 +63,7 @@ pub(super) struct Mail {
 }
 
 impl Mail {
-    fn from_worker(&self) -> bool {
+    fn is_of_worker(&self) -> bool {
         matches!(self.actor.kind, ActorKind::Worker(_))
     }
 }
@@ -232,7 +232,9 @@ impl World {
             let reject = Reject::Unavailable { reason: failure.unwrap_or("conflict").to_owned() };
             match outcome {
                 Outcome::Op(mail, _)
-                    if moved_on || mail.from_worker() || matches!(mail.op, Op::Lose { .. } | Op::Recover) =>
+                    if moved_on
+                        || mail.is_of_worker()
+                        || matches!(mail.op, Op::Lose { .. } | Op::Recover) =>
                 {
                     live.retained.push_back(*mail);
                 }
@@ -255,7 +257,7 @@ impl World {
         for outcome in outcomes {
             match outcome {
                 Outcome::Op(mail, result) => {
-                    if let (Err(reject), true) = (&result, mail.from_worker()) {
+                    if let (Err(reject), true) = (&result, mail.is_of_worker()) {
                         self.judge(id, &mail.op, reject);
                     }
                     self.answer(mail.reply, result);
