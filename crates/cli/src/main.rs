@@ -1,19 +1,125 @@
-//! The binary `switchboard`.
+//! The binary `switchboard`: serves, talks to a server, and looks into what happened.
 
-use anyhow::Context as _;
-use switchboard_server::{Config, Server};
+use std::process::ExitCode;
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let overrides: Vec<String> = std::env::args().skip(1).collect();
-    let config = Config::load(None, std::env::vars(), overrides)?;
-    let listener = tokio::net::TcpListener::bind(config.listen).await.context("listen")?;
-    println!("listening on {}", listener.local_addr()?);
-    Server::start(config)
-        .await?
-        .run(listener, async {
-            let _ = tokio::signal::ctrl_c().await;
-        })
-        .await?;
-    Ok(())
+use clap::{Parser, Subcommand};
+
+mod chat;
+mod clock;
+mod config;
+mod console;
+mod environment;
+mod failure;
+mod inspect;
+mod keys;
+mod remote;
+mod serve;
+mod sessions;
+
+use console::{Colours, Console};
+use environment::Environment;
+use failure::Failure;
+
+/// One server, one durable conversation, any client.
+#[derive(Debug, Parser)]
+#[command(name = "switchboard", version, about, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    Serve(serve::Args),
+    /// Talk to an agent
+    Chat(chat::Args),
+    /// Look into the sessions of a server
+    #[command(subcommand)]
+    Sessions(sessions::Command),
+    /// Decode captured ASP frames and say what is wrong with them
+    Inspect(inspect::Args),
+    /// Print, check or explain the configuration of the server
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Make credentials
+    #[command(subcommand)]
+    Keys(keys::Command),
+}
+
+const AFTER_HELP: &str = "\
+Begin with:
+  switchboard serve            in one terminal
+  switchboard chat             in another
+
+Exit codes:
+  0    done
+  1    it was tried, and it failed: the answer ended in an error, a frame is not valid
+  2    the arguments or the configuration cannot be used
+  3    the server cannot be reached, or does not let this client in
+  130  interrupted";
+
+fn main() -> ExitCode {
+    let environment = environment();
+    let colours = if environment.find("NO_COLOR").is_some() { Colours::Never } else { Colours::OnTerminals };
+    let console = Console::new(colours);
+    match run(Cli::parse().command, &environment, &console) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console.failure(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command, environment: &Environment, console: &Console) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => {
+            let config = serve::configure(&args, environment)?;
+            wait(Threads::Many, serve::run(config, console))
+        }
+        Command::Chat(args) => wait(Threads::One, chat::run(args, environment, console)),
+        Command::Sessions(command) => wait(Threads::One, sessions::run(command, environment, console)),
+        Command::Inspect(args) => inspect::run(&args, console),
+        Command::Config(command) => config::run(command, environment, console),
+        Command::Keys(command) => keys::run(command, console),
+    }
+}
+
+/// How many threads a command works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    One,
+    Many,
+}
+
+fn wait(threads: Threads, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
+    let result = runtime.block_on(command);
+    // A thread may wait for a key that nobody presses.
+    runtime.shutdown_background();
+    result
+}
+
+fn environment() -> Environment {
+    let variables = std::env::vars_os();
+    Environment::new(
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_declared_consistently() {
+        Cli::command().debug_assert();
+    }
 }

@@ -93,7 +93,7 @@ impl Driver {
     }
 
     /// Serves the connection until it is over; answers the code it was closed with.
-    pub(crate) async fn drive<S>(mut self, mut socket: S) -> u16
+    pub(crate) async fn drive<S>(&mut self, socket: &mut S) -> u16
     where
         S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
     {
@@ -106,7 +106,7 @@ impl Driver {
             }
             // A peer that never pauses must not keep what is for it from being sent.
             let write_first = unflushed >= FLUSH_EVERY || self.outbox.bytes() >= FLUSH_BYTES;
-            match self.step(&mut socket, write_first).await {
+            match self.step(socket, write_first).await {
                 Step::Received(Some(Ok(message))) => {
                     unflushed += 1;
                     self.receive(message);
@@ -117,7 +117,7 @@ impl Driver {
                 Step::Timer => self.timeout(),
                 Step::Pressure => {
                     unflushed = 0;
-                    self.reported_backlog = self.outbox.bytes();
+                    self.reported_backlog = self.outbox.report();
                     self.input(Input::Backlog(self.reported_backlog));
                 }
             }
@@ -134,7 +134,8 @@ impl Driver {
         }
         let code = self.closing.map_or(NO_CODE, |close| close.code);
         if let Some(close) = self.closing {
-            self.close(&mut socket, close).await;
+            // Boxed, so that a connection does not carry the room for its end all its life.
+            Box::pin(self.close(socket, close)).await;
         }
         self.count_written();
         code
@@ -421,14 +422,13 @@ fn poll_write<S>(outbox: &mut Outbox, socket: &mut S, reported: usize, cx: &mut 
 where
     S: Sink<Message, Error = axum::Error> + Unpin,
 {
-    let before = outbox.bytes();
     if let Poll::Ready(Err(_)) = outbox.poll_flush(socket, cx) {
         return Some(Step::Lost);
     }
     let backlog = outbox.bytes();
     let grown = backlog >= HIGH_WATER && backlog >= reported + HIGH_WATER;
-    // Also when a lot was taken at once: the connection may be waiting to release more.
-    let fallen = (reported > 0 || before >= HIGH_WATER) && backlog <= LOW_WATER;
+    // Also when a lot was there and is gone: the connection may be waiting to release more.
+    let fallen = (reported > 0 || outbox.peak() >= HIGH_WATER) && backlog <= LOW_WATER;
     (grown || fallen).then_some(Step::Pressure)
 }
 

@@ -1,13 +1,9 @@
 //! The way from a connection to the sessions: what its principal may ask is asked on its behalf.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{
-    Actor, Op, Position, Principal, PrincipalId, Reject, RequestId, RequestRow, Scope, SessionId, Timestamp,
-};
+use switchboard_core::{Actor, Op, Position, Principal, Reject, RequestId, RequestRow, Scope, SessionId};
 
 use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
@@ -29,18 +25,17 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
-    keys: Mutex<KeyIndex>,
     draining: std::sync::atomic::AtomicBool,
 }
 
 impl Gateway {
     pub(crate) fn new(sessions: Arc<Sessions>) -> Self {
-        Self { sessions, keys: Mutex::default(), draining: false.into() }
+        Self { sessions, draining: false.into() }
     }
 
     /// Takes in idempotency keys that were used before this process started, oldest first.
     pub(crate) fn remember(&self, rows: impl IntoIterator<Item = RequestRow>) {
-        let mut keys = self.keys.lock();
+        let mut keys = self.sessions.environment.keys.lock();
         for row in rows {
             keys.insert((row.principal, row.key), row.session, row.at);
         }
@@ -104,7 +99,11 @@ impl Gateway {
                 let now = self.sessions.environment.clock.now();
                 caller.bucket.take_turn(now).map_err(|retry_after| Reject::RateLimited { retry_after })?;
                 let Some(key) = &turn.key else { return Ok(session) };
-                Ok(self.keys.lock().reserve((principal.id.clone(), key.key.clone()), session, now))
+                Ok(self.sessions.environment.keys.lock().reserve(
+                    (principal.id.clone(), key.key.clone()),
+                    session,
+                    now,
+                ))
             }
             Op::Open { .. }
             | Op::Admit { .. }
@@ -129,37 +128,3 @@ impl Gateway {
         }
     }
 }
-
-/// Where each idempotency key was first used. Bounded, and forgets after a while.
-#[derive(Debug, Default)]
-struct KeyIndex {
-    sessions: HashMap<(PrincipalId, String), SessionId>,
-    order: VecDeque<(Timestamp, (PrincipalId, String))>,
-}
-
-impl KeyIndex {
-    fn reserve(&mut self, key: (PrincipalId, String), session: SessionId, now: Timestamp) -> SessionId {
-        while let Some((at, _)) = self.order.front()
-            && (now.since(*at) >= KEY_MEMORY || self.order.len() >= MAX_KEYS)
-        {
-            if let Some((_, key)) = self.order.pop_front() {
-                self.sessions.remove(&key);
-            }
-        }
-        if let Some(known) = self.sessions.get(&key) {
-            return known.clone();
-        }
-        self.insert(key, session.clone(), now);
-        session
-    }
-
-    fn insert(&mut self, key: (PrincipalId, String), session: SessionId, at: Timestamp) {
-        if self.sessions.insert(key.clone(), session).is_none() {
-            self.order.push_back((at, key));
-        }
-    }
-}
-
-/// A little longer than sessions remember keys, so that they decide.
-const KEY_MEMORY: Duration = Duration::from_secs(16 * 60);
-const MAX_KEYS: usize = 100_000;

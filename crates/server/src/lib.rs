@@ -17,6 +17,7 @@ mod entropy;
 mod feed;
 mod gateway;
 mod host;
+mod keys;
 pub mod limits;
 mod meters;
 pub mod origin;

@@ -14,6 +14,8 @@ pub(crate) struct Outbox {
     bytes: usize,
     /// Bytes that the transport has taken but not yet flushed.
     unflushed: usize,
+    /// The most bytes that waited since that was last reported.
+    peak: usize,
     frames_written: u64,
     bytes_written: u64,
     flushes: u64,
@@ -22,6 +24,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn push(&mut self, frame: Frame) {
         self.bytes += size(&frame);
+        self.peak = self.peak.max(self.bytes);
         self.frames.push_back(frame);
     }
 
@@ -33,6 +36,17 @@ impl Outbox {
 
     /// Bytes that are not on their way yet.
     pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The most bytes that waited since the last report.
+    pub(crate) const fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Bytes that are not on their way yet, for the connection to know.
+    pub(crate) const fn report(&mut self) -> usize {
+        self.peak = self.bytes;
         self.bytes
     }
 

@@ -98,6 +98,7 @@ impl Server {
             host,
             clock,
             meters: SessionMeters::new(),
+            keys: Arc::default(),
             limits: config.session.clone(),
             bounds: ActorBounds {
                 mailbox: config.limits.mailbox,

@@ -135,7 +135,7 @@ impl Door {
         if let Some(subprotocol) = opening.subprotocol {
             websocket = websocket.protocols([subprotocol]);
         }
-        websocket.on_upgrade(move |socket: WebSocket| async move {
+        websocket.on_upgrade(move |mut socket: WebSocket| async move {
             let port = Arc::new(Port::default());
             let opened_at = door.gateway.sessions.environment.clock.now();
             let identity = Arc::new(Mutex::new(identity));
@@ -152,9 +152,9 @@ impl Door {
             let (gateway, authenticator) = (door.gateway.clone(), door.authenticator.clone());
             meters.opened.increment(1);
             meters.open.increment(1);
-            let driver =
+            let mut driver =
                 Driver::new(connection, caller, gateway, authenticator, door.max_backlog, meters.clone());
-            let code = driver.drive(socket).instrument(span).await;
+            let code = driver.drive(&mut socket).instrument(span).await;
             meters.open.decrement(1);
             meters.closed(code);
             drop((listed, guard));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One vector file. What every kind has is a field; the rest is in [`Vector::all`].
+/// One vector file. What every kind has is a field; the rest is in its field `all`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Vector {
     /// Its name, which is also that of its file.
@@ -79,7 +79,8 @@ pub fn load(protocol: &str) -> Vec<Vector> {
 
 /// A folder of `vectors/`.
 pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
+    folder.canonicalize().unwrap_or(folder)
 }
 
 /// Bytes from hexadecimal digits.

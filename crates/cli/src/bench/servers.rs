@@ -178,7 +178,6 @@ impl Process {
             format!("data_dir={}", data.path().display()),
             "listen=127.0.0.1:0".into(),
             "telemetry.metrics_public=true".into(),
-            "telemetry.log_level=error".into(),
         ];
         let wide = wide.iter().map(String::as_str).chain(WIDE.iter().copied()).chain(settings.iter().copied());
         arguments.extend(wide.flat_map(|pair| ["--set".to_owned(), pair.to_owned()]));

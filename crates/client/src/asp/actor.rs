@@ -27,18 +27,29 @@ pub(super) enum Command {
     Answer { ask_id: String, answer: Answer, reply: oneshot::Sender<Result<(), ClientError>> },
     Ping { reply: oneshot::Sender<Result<Duration, ClientError>> },
     Renew { token: Secret, reply: oneshot::Sender<Result<Renewed, ClientError>> },
-    Close { reply: oneshot::Sender<()> },
 }
 
 /// What a handle says without waiting; few and small, so that their queue needs no bound.
 #[derive(Debug)]
 pub(super) enum Control {
-    Consumed { id: u16, key: u64, bytes: u64 },
-    Interrupt { id: u16, key: u64 },
-    Dropped { id: u16, key: u64 },
+    Consumed {
+        id: u16,
+        key: u64,
+        bytes: u64,
+    },
+    Interrupt {
+        id: u16,
+        key: u64,
+    },
+    Dropped {
+        id: u16,
+        key: u64,
+    },
     InterruptAll,
     OnCall(Handler),
     Subscribe(mpsc::Sender<ConnectionEvent>),
+    /// Does not wait behind commands: a peer that reads nothing must not keep anybody here.
+    Close(oneshot::Sender<()>),
 }
 
 /// The task.
@@ -135,11 +146,11 @@ impl Actor {
                 // Handles first: a handler or a subscriber is in place before what they are for.
                 biased;
                 control = self.control.recv() => match control {
+                    Some(Control::Close(reply)) => return Some(reply),
                     Some(control) => self.control(control),
                     None => return None,
                 },
                 command = self.commands.recv(), if commands_open && room => match command {
-                    Some(Command::Close { reply }) => return Some(reply),
                     Some(command) => self.command(command),
                     None => commands_open = false,
                 },
@@ -255,7 +266,6 @@ impl Actor {
                     let _ = reply.send(Ok(Renewed::NextConnection));
                 }
             },
-            Command::Close { .. } => {}
         }
     }
 
@@ -293,6 +303,8 @@ impl Actor {
             }
             Control::OnCall(handler) => self.calls.handler = Some(handler),
             Control::Subscribe(subscriber) => self.subscribers.push(subscriber),
+            // Taken care of before it comes here.
+            Control::Close(_) => {}
         }
     }
 

@@ -141,8 +141,10 @@ impl Client {
 
     /// Leaves: the server cancels what runs and keeps nothing. Done when the connection is closed.
     pub async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
         // If it is closed already, that is fine.
-        let _ = self.ask(|reply| Command::Close { reply }).await;
+        let _ = self.control.send(Control::Close(reply));
+        let _ = closed.await;
     }
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, ClientError> {

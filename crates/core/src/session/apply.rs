@@ -34,7 +34,7 @@ impl Session {
                     detached_at: None,
                     linked: linked.unwrap_or_default(),
                 };
-                self.attachments.insert(attachment.clone(), state);
+                self.attachments.insert(attachment.clone(), Box::new(state));
             }
             Event::AttachmentLinked { attachment, session } => {
                 if let Some(state) = self.attachments.get_mut(attachment) {

@@ -56,7 +56,8 @@ pub struct Session {
     opened_at: Timestamp,
     updated_at: Timestamp,
     participants: BTreeMap<PrincipalId, Role>,
-    attachments: BTreeMap<AttachmentId, Attachment>,
+    /// Boxed: most sessions have one, and a node of the map has room for eleven.
+    attachments: BTreeMap<AttachmentId, Box<Attachment>>,
     tools: BTreeMap<ToolName, Tool>,
     tools_revision: u64,
     tip: Option<MessageId>,

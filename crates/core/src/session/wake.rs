@@ -17,7 +17,7 @@ impl Session {
             };
             turn.calls.values().map(|call| call.deadline).chain([own])
         });
-        turns.chain(self.attachments.values().filter_map(Attachment::expires_at)).min()
+        turns.chain(self.attachments.values().filter_map(|attachment| attachment.expires_at())).min()
     }
 
     pub(super) fn decide_wake(&self, now: Timestamp) -> Vec<Event> {

@@ -50,12 +50,12 @@ impl SessionActor {
 
     #[tracing::instrument(name = "session", skip_all, fields(session_id = %self.session.id()))]
     pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Letter>) {
-        if let Err(error) = self.load().await {
+        if let Err(error) = Box::pin(self.load()).await {
             tracing::error!(%error, "a session cannot be read from the log");
             self.refuse_all(&mut mailbox, &error);
             return;
         }
-        self.recover().await;
+        Box::pin(self.recover()).await;
         let mut letters = Vec::new();
         loop {
             let idle = self.idle_timeout();
@@ -66,7 +66,8 @@ impl SessionActor {
                     if received == 0 {
                         return;
                     }
-                    self.work(&mut letters).await;
+                    // Boxed, so that an idle session does not carry the room for its work.
+                    Box::pin(self.work(&mut letters)).await;
                     // A burst leaves no memory behind.
                     if mailbox.is_empty() && letters.capacity() > SMALL_BATCH {
                         letters = Vec::new();
@@ -74,7 +75,7 @@ impl SessionActor {
                 }
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     letters.push(own(Op::Wake));
-                    self.work(&mut letters).await;
+                    Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
                     if self.sessions.retire(self.session.id(), &mailbox) {

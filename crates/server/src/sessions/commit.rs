@@ -145,7 +145,12 @@ impl SessionActor {
                 Outcome::Op(mail, result) => {
                     match &result {
                         Ok(_) => self.sessions.environment.meters.ops.increment(1),
-                        Err(reject) => self.sessions.environment.meters.rejected(reject),
+                        Err(reject) => {
+                            self.sessions.environment.meters.rejected(reject);
+                            if *reject != Reject::KeyConflict {
+                                self.forget_key(&mail);
+                            }
+                        }
                     }
                     if let (Err(reject), true) = (&result, mail.is_workers()) {
                         self.judge(&mail.op, reject);
@@ -167,6 +172,16 @@ impl SessionActor {
         }
         if look_for_work {
             self.start_ready_turns();
+        }
+    }
+
+    /// A key that led to nothing may be used for something else, somewhere else.
+    fn forget_key(&self, mail: &Mail) {
+        if let Op::StartTurn(turn) = &mail.op
+            && let Some(key) = &turn.key
+        {
+            let key = (mail.actor.principal.clone(), key.key.clone());
+            self.sessions.environment.keys.lock().forget(&key, self.session.id());
         }
     }
 
@@ -236,9 +251,13 @@ impl SessionActor {
             match outcome {
                 Outcome::Op(mail, _) if moved_on || mail.is_workers() => self.retained.push_back(mail),
                 Outcome::Op(mail, _) => {
-                    // The server's own ops are derived from state and come again by themselves,
-                    // except the one that says that an executor is lost.
-                    if matches!(mail.op, Op::Lose { .. } | Op::Recover) {
+                    // What is said once and must not be forgotten: that an executor or a client is
+                    // gone. The server's other ops are derived from state and come again.
+                    let once = matches!(
+                        mail.op,
+                        Op::Lose { .. } | Op::Recover | Op::Detach { .. } | Op::CloseAttachment { .. }
+                    );
+                    if once {
                         self.retained.push_back(mail);
                     } else {
                         mail.reply.answer(Err(reject));

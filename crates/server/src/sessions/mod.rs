@@ -15,6 +15,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::clock::Clock;
 use crate::feed::RingBounds;
 use crate::host::Host;
+use crate::keys::KeyIndex;
 use crate::meters::SessionMeters;
 use crate::port::Port;
 
@@ -43,6 +44,7 @@ pub(crate) struct Environment {
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
     pub(crate) meters: SessionMeters,
+    pub(crate) keys: Arc<Mutex<KeyIndex>>,
     pub(crate) limits: SessionLimits,
     pub(crate) bounds: ActorBounds,
 }

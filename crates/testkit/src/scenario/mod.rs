@@ -1,7 +1,7 @@
 //! Scenarios: transcripts of a client and a server, as text that other languages can read too.
 //!
 //! The format is described in `vectors/asp/scenarios/README.md`. A file is run against a fresh
-//! [`World`]; a failure names the file and the line.
+//! [`World`](crate::World); a failure names the file and the line.
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,12 @@
+//! The real binary, from the outside: arguments, streams, signals and exit codes.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "patience is measured by the real clock")]
+
+mod chat;
+mod config;
+mod inspect;
+mod serve;
+mod sessions;
+mod support;
+mod terminal;
