@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use switchboard_core::{Committed, MessageId, MessageRow, SessionId, SessionRow, TurnRow};
 
+use crate::asp::is_loopback;
 use crate::tls::{TlsError, Trust, unused};
 
 /// A client of the admin API; cheap to clone.
@@ -33,6 +34,10 @@ impl Admin {
             Some(_) | None => return Err(invalid()),
         };
         let mut base = Url::parse(&http_url).map_err(|_| invalid())?;
+        let host = base.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        if token.is_some() && base.scheme() == "http" && !is_loopback(host) {
+            return Err(AdminError::Plaintext);
+        }
         base.set_path("");
         base.set_query(None);
         base.set_fragment(None);
@@ -202,6 +207,9 @@ pub enum AdminError {
     /// Not a URL.
     #[error("{0} is not a URL like https://host or http://127.0.0.1:4600")]
     Url(String),
+    /// A token would travel in the clear.
+    #[error("a token is not sent over plain http beyond this machine; use https")]
+    Plaintext,
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),

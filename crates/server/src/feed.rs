@@ -84,6 +84,15 @@ impl Feed {
         !self.followers.lock().is_empty()
     }
 
+    pub(crate) fn holds_events(&self) -> bool {
+        !self.ring.lock().batches.is_empty()
+    }
+
+    /// Lets go of the events; followers that have not read them yet find them in the log.
+    pub(crate) fn trim(&self) {
+        *self.ring.lock() = Ring::default();
+    }
+
     /// Makes a committed batch visible and wakes every follower.
     pub(crate) fn publish(&self, batch: &Arc<Batch>) {
         let followers = self.followers.lock();

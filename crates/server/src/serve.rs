@@ -117,6 +117,11 @@ impl Server {
         awaken_live(&sessions, &*log).await?;
         let authenticator =
             Arc::new(Authenticator::new(&config).map_err(|error| ServeError::Config(error.to_string()))?);
+        if authenticator.is_development() {
+            tracing::warn!(
+                "no credentials are configured: everybody on this machine is let in as the development principal"
+            );
+        }
         let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         let registry = Arc::new(Registry::default());
         let protocols = protocols(&config);

@@ -214,7 +214,7 @@ fn refuse(protocol: &Arc<dyn Protocol>, refusal: &Refusal) -> Response {
 }
 
 /// Small, so that an idle connection is; a larger message grows it for a while.
-const READ_BUFFER: usize = 4 << 10;
+const READ_BUFFER: usize = 2 << 10;
 /// Several messages go out with one system call.
 const WRITE_BUFFER: usize = 16 << 10;
 const MAX_WRITE_BUFFER: usize = 256 << 10;

@@ -18,9 +18,11 @@
 mod scenario;
 pub mod schema;
 pub mod script;
+mod simulation;
 pub mod vectors;
 mod world;
 
 pub use scenario::Scenario;
 pub use script::{Recovery, Script, Step, Story, ToolSpec};
+pub use simulation::{Failure, Invariant, Mutation, Report, SimulationOptions, simulate};
 pub use world::{CrashPoint, Order, PeerId, Received, Settings, World, opening};

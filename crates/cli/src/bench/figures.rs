@@ -145,7 +145,9 @@ pub(super) async fn fan_out(scale: Scale) -> anyhow::Result<Vec<Figure>> {
                         return anyhow::Ok(ages);
                     }
                     // What was there before everybody had joined is a catch-up, not a fan-out.
-                    if received.at > settled && let Some(age) = received.age() {
+                    if received.at > settled
+                        && let Some(age) = received.age()
+                    {
                         ages.push(age as f64);
                     }
                 }
@@ -191,7 +193,9 @@ pub(super) async fn resume(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         times.push(millis(began.elapsed()));
         anyhow::ensure!(frames == 502, "resume brought {frames} records instead of 502");
     }
-    Ok(vec![Figure::new("resume of 500 missed events, p99", percentile(&mut times, 99.0), "ms").budget(20.0, 5.0)])
+    Ok(vec![
+        Figure::new("resume of 500 missed events, p99", percentile(&mut times, 99.0), "ms").budget(20.0, 5.0),
+    ])
 }
 
 /// Everybody comes back at once.
@@ -259,8 +263,10 @@ pub(super) async fn interrupt(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         last.push(quiet.saturating_sub(began) as f64 / 1000.0);
     }
     Ok(vec![
-        Figure::new("interrupt to last output frame, p99", percentile(&mut last, 99.0), "ms").budget(20.0, 5.0),
-        Figure::new("interrupt to terminal frame, p99", percentile(&mut terminal, 99.0), "ms").budget(1000.0, 50.0),
+        Figure::new("interrupt to last output frame, p99", percentile(&mut last, 99.0), "ms")
+            .budget(20.0, 5.0),
+        Figure::new("interrupt to terminal frame, p99", percentile(&mut terminal, 99.0), "ms")
+            .budget(1000.0, 50.0),
     ])
 }
 
@@ -277,7 +283,9 @@ pub(super) async fn growth(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         for batch in 0..sessions.div_ceil(50 * 16) {
             let mut tasks = JoinSet::new();
             for (number, mut peer) in peers.drain(..).enumerate() {
-                let wanted = (0..16_usize).filter(|slot| batch * 800 + slot * 50 + number < sessions).collect::<Vec<_>>();
+                let wanted = (0..16_usize)
+                    .filter(|slot| batch * 800 + slot * 50 + number < sessions)
+                    .collect::<Vec<_>>();
                 tasks.spawn(async move {
                     for slot in &wanted {
                         let mut invoke = Invoke::chat(Load::burst(each, 32).text());
@@ -418,4 +426,3 @@ async fn store_counters(address: &str) -> anyhow::Result<(f64, f64)> {
 fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
-

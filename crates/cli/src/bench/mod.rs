@@ -89,10 +89,20 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
 fn machine() -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1).map(str::trim));
+    let model =
+        info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1).map(str::trim));
     format!("{cpus} cores ({}), Linux, loopback", model.unwrap_or("unknown processor"))
 }
 
 const GROUPS: &[&str] = &[
-    "startup", "memory", "throughput", "latency", "fan-out", "commit", "resume", "storm", "interrupt", "growth",
+    "startup",
+    "memory",
+    "throughput",
+    "latency",
+    "fan-out",
+    "commit",
+    "resume",
+    "storm",
+    "interrupt",
+    "growth",
 ];

@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt as _, StreamExt as _};
-use switchboard_asp::codec::{Frame, FrameReader, Incoming, Payload, ReaderOptions, decode_payload, encode_map_frame};
+use switchboard_asp::codec::{
+    Frame, FrameReader, Incoming, Payload, ReaderOptions, decode_payload, encode_map_frame,
+};
 use switchboard_asp::message::{
     Enc, EncFlag, Hello, HelloOp, Interrupt, Invoke, Opcode, ResumeRequest, Secret, ServerHello,
 };
@@ -40,9 +42,9 @@ impl Received {
     /// How long ago the delta was made, in microseconds, if it says so.
     pub(super) fn age(&self) -> Option<u64> {
         let payload = &self.frame.payload;
-        let start = payload.windows(17).position(|window| {
-            window.ends_with(b" ") && window.iter().take(16).all(u8::is_ascii_digit)
-        })?;
+        let start = payload
+            .windows(17)
+            .position(|window| window.ends_with(b" ") && window.iter().take(16).all(u8::is_ascii_digit))?;
         let stamp = std::str::from_utf8(payload.get(start..start + 16)?).ok()?;
         Some(self.at.saturating_sub(stamp.parse().ok()?))
     }
@@ -74,7 +76,11 @@ impl Peer {
     }
 
     /// Comes back for what an earlier connection had asked for.
-    pub(super) async fn resume(address: &str, accept: &ServerHello, next: &[(u16, u64)]) -> anyhow::Result<Self> {
+    pub(super) async fn resume(
+        address: &str,
+        accept: &ServerHello,
+        next: &[(u16, u64)],
+    ) -> anyhow::Result<Self> {
         let token = accept.resume.as_ref().context("no token")?.token.clone();
         let cid = accept.cid.clone().context("no cid")?;
         let resume = ResumeRequest { cid, token: Secret::new(token.expose()), next: next.to_vec() };

@@ -61,11 +61,18 @@ impl Figure {
     pub(super) fn row(&self) -> String {
         let (floor, aim) = match self.budget {
             None => (String::new(), String::new()),
-            Some(Budget::AtMost { floor, aim }) => (format!("≤ {}", number(floor)), format!("≤ {}", number(aim))),
-            Some(Budget::AtLeast { floor, aim }) => (format!("≥ {}", number(floor)), format!("≥ {}", number(aim))),
+            Some(Budget::AtMost { floor, aim }) => {
+                (format!("≤ {}", number(floor)), format!("≤ {}", number(aim)))
+            }
+            Some(Budget::AtLeast { floor, aim }) => {
+                (format!("≥ {}", number(floor)), format!("≥ {}", number(aim)))
+            }
         };
-        let yardstick =
-            self.yardstick.as_ref().map(|(name, value)| format!("{name}: {}", number(*value))).unwrap_or_default();
+        let yardstick = self
+            .yardstick
+            .as_ref()
+            .map(|(name, value)| format!("{name}: {}", number(*value)))
+            .unwrap_or_default();
         let value = format!("{} {}", number(self.value), self.unit);
         let (name, value, verdict) = (&self.name, value.trim(), self.verdict());
         format!("| {name} | {value} | {floor} | {aim} | {verdict} | {yardstick} |")

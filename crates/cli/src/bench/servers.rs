@@ -15,9 +15,9 @@ use axum::routing::any;
 use bytes::BytesMut;
 use futures_util::SinkExt as _;
 use switchboard_agents::{Agent, AgentError, Recovery, Turn};
+use switchboard_asp::Flags;
 use switchboard_asp::codec::encode_text_frame;
 use switchboard_asp::message::{Enc, EncFlag};
-use switchboard_asp::Flags;
 use switchboard_core::AgentId;
 use switchboard_core::model::TurnEnd;
 use switchboard_server::{Config, Server};
@@ -83,7 +83,7 @@ struct LoadAgent;
 impl Agent for LoadAgent {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let text = turn.request().text();
-        let load = Load::parse(&text).unwrap_or(Load::burst(1, 16));
+        let load = Load::parse(&text).unwrap_or_else(|| Load::burst(1, 16));
         let mut next = tokio::time::Instant::now();
         for _ in 0..load.count {
             if !load.delay.is_zero() {
@@ -118,10 +118,12 @@ pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
 pub(super) async fn serve_bare() -> anyhow::Result<()> {
     let app = Router::new().route(
         "/{flush}",
-        any(|axum::extract::Path(flush): axum::extract::Path<String>, upgrade: WebSocketUpgrade| async move {
-            let upgrade = upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
-            upgrade.on_upgrade(move |socket| bare_loop(socket, flush == "each"))
-        }),
+        any(
+            |axum::extract::Path(flush): axum::extract::Path<String>, upgrade: WebSocketUpgrade| async move {
+                let upgrade = upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
+                upgrade.on_upgrade(move |socket| bare_loop(socket, flush == "each"))
+            },
+        ),
     );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     announce(&listener.local_addr()?.to_string())?;
@@ -179,7 +181,8 @@ impl Process {
             "listen=127.0.0.1:0".into(),
             "telemetry.metrics_public=true".into(),
         ];
-        let wide = wide.iter().map(String::as_str).chain(WIDE.iter().copied()).chain(settings.iter().copied());
+        let wide =
+            wide.iter().map(String::as_str).chain(WIDE.iter().copied()).chain(settings.iter().copied());
         arguments.extend(wide.flat_map(|pair| ["--set".to_owned(), pair.to_owned()]));
         Self::spawn(&arguments, Some(data)).await
     }
@@ -208,7 +211,13 @@ impl Process {
             .proc("stat")
             .rsplit(')')
             .next()
-            .map(|rest| rest.split_ascii_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum())
+            .map(|rest| {
+                rest.split_ascii_whitespace()
+                    .skip(11)
+                    .take(2)
+                    .filter_map(|word| word.parse::<u64>().ok())
+                    .sum()
+            })
             .unwrap_or(0);
         Duration::from_millis(ticks * 10)
     }

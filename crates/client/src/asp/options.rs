@@ -258,7 +258,8 @@ pub(super) struct Endpoint {
     pub(super) uri: Uri,
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Whether a token may go there without TLS.
+pub(crate) fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -42,9 +42,15 @@ impl Session {
         }));
     }
 
-    /// Ends a turn. The caller moves the queue up afterwards, with [`Session::requeue`].
-    pub(super) fn end_turn(turn: &TurnState, mut end: TurnEnd, now: Timestamp, events: &mut Vec<Event>) {
+    /// Ends a turn, its open calls first. The caller moves the queue up afterwards, with
+    /// [`Session::requeue`].
+    pub(super) fn end_turn(turn: &TurnState, end: TurnEnd, now: Timestamp, events: &mut Vec<Event>) {
         Self::cancel_calls(turn, events);
+        events.push(Self::ended(turn, end, now));
+    }
+
+    /// The one end of a turn, with what it has cost.
+    fn ended(turn: &TurnState, mut end: TurnEnd, now: Timestamp) -> Event {
         let millis = |later: Timestamp, earlier: Timestamp| {
             u64::try_from(later.since(earlier).as_millis()).unwrap_or(u64::MAX)
         };
@@ -56,7 +62,7 @@ impl Session {
                 metrics.first_ms.get_or_insert_with(|| millis(first, started));
             }
         }
-        events.push(Event::TurnEnded { turn: turn.turn.clone(), end: Box::new(end) });
+        Event::TurnEnded { turn: turn.turn.clone(), end: Box::new(end) }
     }
 
     /// Interrupts a turn: at once if nobody executes it, otherwise its executor is given time to
@@ -81,7 +87,8 @@ impl Session {
         if turn.claim.is_some() {
             return false;
         }
-        Self::end_turn(turn, TurnEnd::new(TurnOutcome::Interrupted { abandoned: false }), now, events);
+        let end = TurnEnd::new(TurnOutcome::Interrupted { abandoned: false });
+        events.push(Self::ended(turn, end, now));
         true
     }
 }

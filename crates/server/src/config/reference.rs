@@ -39,6 +39,10 @@ impl Config {
             }
             comment(&mut text, &key.doc);
             match &key.default {
+                // An empty list would forbid the [[…]] tables that may follow.
+                Some(Value::Array(list)) if list.is_empty() && key.kind == Kind::List(&Kind::Table) => {
+                    let _ = writeln!(text, "# {field} = []");
+                }
                 Some(value) => {
                     let _ = writeln!(text, "{field} = {value}");
                 }

@@ -48,11 +48,11 @@ impl SessionActor {
         }
     }
 
-    #[tracing::instrument(name = "session", skip_all, fields(session_id = %self.session.id()))]
-    pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Letter>) {
+    /// Works until there is nothing left to do.
+    pub(super) async fn run(&mut self, mailbox: &mut mpsc::Receiver<Letter>) {
         if let Err(error) = Box::pin(self.load()).await {
             tracing::error!(%error, "a session cannot be read from the log");
-            self.refuse_all(&mut mailbox, &error);
+            self.refuse_all(mailbox, &error);
             return;
         }
         Box::pin(self.recover()).await;
@@ -78,7 +78,10 @@ impl SessionActor {
                     Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
-                    if self.sessions.retire(self.session.id(), &mailbox) {
+                    if self.feed.has_followers() {
+                        // Whoever is still behind reads the log.
+                        self.feed.trim();
+                    } else if self.sessions.retire(self.session.id(), mailbox) {
                         return;
                     }
                 }
@@ -173,9 +176,13 @@ impl SessionActor {
         self.session.next_wake().map(|at: Timestamp| self.sessions.environment.clock.instant(at))
     }
 
-    /// How long the session may stay in memory with nothing to do; none while it has something.
+    /// How long the session, or the ring of its events, may stay in memory with nothing to do; none
+    /// while it has something.
     fn idle_timeout(&self) -> Option<Duration> {
-        if self.session.is_live() || self.feed.has_followers() || !self.retained.is_empty() {
+        if self.feed.has_followers() {
+            return self.feed.holds_events().then_some(RING_IDLE);
+        }
+        if self.session.is_live() || !self.retained.is_empty() {
             return None;
         }
         if self.session.owner().is_none() {
@@ -209,4 +216,6 @@ pub(super) fn own(op: Op) -> Letter {
 
 const BATCH_LETTERS: usize = 1024;
 const SMALL_BATCH: usize = 4;
+/// For how long events stay in memory after the last one.
+const RING_IDLE: Duration = Duration::from_secs(2);
 pub(super) const FIRST_BACKOFF: Duration = Duration::from_millis(50);

@@ -12,6 +12,8 @@ use switchboard_store::Log;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use tracing::Instrument as _;
+
 use crate::clock::Clock;
 use crate::feed::RingBounds;
 use crate::host::Host;
@@ -135,9 +137,10 @@ impl Sessions {
         session: &SessionId,
         shard: &'a mut HashMap<SessionId, mpsc::Sender<Letter>>,
     ) -> &'a mpsc::Sender<Letter> {
-        let (sender, mailbox) = mpsc::channel(self.environment.bounds.mailbox);
-        let actor = SessionActor::new(session.clone(), self.clone(), sender.downgrade());
-        tokio::spawn(actor.run(mailbox));
+        let (sender, mut mailbox) = mpsc::channel(self.environment.bounds.mailbox);
+        let mut actor = SessionActor::new(session.clone(), self.clone(), sender.downgrade());
+        let span = tracing::info_span!("session", session_id = %session);
+        tokio::spawn(async move { actor.run(&mut mailbox).await }.instrument(span));
         match shard.entry(session.clone()) {
             Entry::Occupied(mut entry) => {
                 entry.insert(sender);

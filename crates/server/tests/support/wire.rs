@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -164,11 +165,12 @@ impl Peer {
     }
 
     pub(crate) async fn next_within(&mut self, patience: Duration) -> Result<Frame, Over> {
+        let end = Instant::now() + patience;
         loop {
             if let Some(frame) = self.inbox.pop_front() {
                 return Ok(frame);
             }
-            match tokio::time::timeout(patience, self.socket.next()).await {
+            match tokio::time::timeout_at(end, self.socket.next()).await {
                 Ok(Some(Ok(Message::Binary(bytes)))) => self.take(&bytes),
                 Ok(Some(Ok(Message::Close(close)))) => {
                     return Err(close.map_or(Over::Lost, |close| Over::Closed(close.code.into())));
@@ -229,9 +231,9 @@ impl Peer {
 
     /// How the connection ends, if it does within `patience`.
     pub(crate) async fn over(&mut self, patience: Duration) -> Over {
-        let end = tokio::time::Instant::now() + patience;
+        let end = Instant::now() + patience;
         loop {
-            match self.next_within(end.saturating_duration_since(tokio::time::Instant::now())).await {
+            match self.next_within(end.saturating_duration_since(Instant::now())).await {
                 Ok(_) => {}
                 Err(over) => return over,
             }

@@ -33,6 +33,7 @@ use switchboard_core::{
 };
 
 mod executor;
+mod faults;
 mod gateway;
 mod journal;
 mod log;

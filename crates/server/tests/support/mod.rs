@@ -1,0 +1,124 @@
+//! A server in this process, on a port and a data folder of its own.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_agents::Agent;
+use switchboard_core::AgentId;
+use switchboard_server::{Config, Server};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) mod wire;
+
+pub(crate) const ANN: Option<&str> = Some("key-of-ann-0123456789abcdef");
+pub(crate) const BOB: Option<&str> = Some("key-of-bob-0123456789abcdef");
+pub(crate) const SECRET: &str = "a-secret-that-is-shared-and-long-enough";
+
+/// A server that is gone when this is dropped.
+pub(crate) struct InProcess {
+    pub(crate) address: SocketAddr,
+    pub(crate) data: TempDir,
+    shutdown: Option<oneshot::Sender<()>>,
+    running: JoinHandle<()>,
+}
+
+impl InProcess {
+    /// Serves the conformance story with high limits, as changed by `settings`.
+    pub(crate) async fn start(settings: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let config = config(data.path(), settings);
+        let server = Server::start(config).await.unwrap();
+        Self::run(server, data).await
+    }
+
+    /// Serves an agent of the test's own as `test`, by default.
+    pub(crate) async fn with_agent(agent: Arc<dyn Agent>, settings: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut config = config(data.path(), settings);
+        config.agent = "test".into();
+        let agents = BTreeMap::from([(AgentId::from("test"), agent)]);
+        let server = Server::start_with(config, agents).await.unwrap();
+        Self::run(server, data).await
+    }
+
+    async fn run(server: Server, data: TempDir) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (shutdown, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.run(listener, stopped).await.unwrap();
+        });
+        Self { address, data, shutdown: Some(shutdown), running }
+    }
+
+    /// Leaves in an orderly way.
+    pub(crate) async fn stop(mut self) {
+        drop(self.shutdown.take());
+        tokio::time::timeout(Duration::from_secs(20), self.running).await.unwrap().unwrap();
+    }
+}
+
+/// Two principals, the conformance story, no limit that a test meets by accident.
+pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
+    let data = format!("data_dir={}", data.display());
+    let basic = [
+        data.as_str(),
+        "listen=127.0.0.1:0",
+        "auth.api_keys=[\
+            {id='ann',key_env='KEY_ANN',principal='ann'},\
+            {id='bob',key_env='KEY_BOB',principal='bob'}]",
+        "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
+            secret_env='JWT_SECRET',leeway_s=0}]",
+        "agent=conformance",
+        "agents.conformance.kind=script",
+        "agents.conformance.builtin=conformance",
+        "limits.new_connections_per_address_per_s=100000",
+        "limits.new_connections_per_address_burst=100000",
+        "limits.principal_frames_per_s=1000000",
+        "limits.principal_frames_burst=1000000",
+        "limits.principal_turns_per_s=100000",
+        "limits.principal_turns_burst=100000",
+        "asp.limits.frames_per_s=100000",
+        "asp.limits.frames_burst=100000",
+        "asp.limits.invokes_per_s=100000",
+        "asp.limits.invokes_burst=100000",
+    ];
+    let environment = [("KEY_ANN", ANN.unwrap()), ("KEY_BOB", BOB.unwrap()), ("JWT_SECRET", SECRET)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Config::load(None, environment, basic.iter().chain(settings)).unwrap()
+}
+
+/// A token of the issuer that the servers of the tests believe.
+pub(crate) fn token(subject: &str, lifetime_s: i64) -> String {
+    let exp = i64::try_from(jsonwebtoken::get_current_timestamp()).unwrap() + lifetime_s;
+    let claims = serde_json::json!({
+        "iss": "https://issuer.test", "aud": "https://switchboard.test", "sub": subject, "exp": exp,
+    });
+    let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
+    jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap()
+}
+
+/// Bytes of memory that this process uses now.
+pub(crate) fn resident_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Files that this process may have open.
+pub(crate) fn file_limit() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find(|line| line.starts_with("Max open files"));
+    line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(1024)
+}

@@ -1,0 +1,275 @@
+//! What the log says, event by event, and the rules that it keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use switchboard_core::model::{CallEnd, Executor, TurnEnd, TurnRequest};
+use switchboard_core::{
+    AttachmentId, CallId, Committed, Event, Position, PrincipalId, Session, SessionId, SessionLimits,
+    Timestamp, TurnId,
+};
+
+use super::{Fault, Invariant};
+
+/// The log as the checker has seen it.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    limits: SessionLimits,
+    sessions: BTreeMap<SessionId, SessionLog>,
+    turns: BTreeMap<TurnId, TurnLog>,
+    tags: BTreeMap<String, TurnId>,
+    keys: BTreeMap<(PrincipalId, String), Timestamp>,
+    /// Who may see an identifier, by its random part.
+    secrets: BTreeMap<String, BTreeSet<PrincipalId>>,
+    /// Events taken in.
+    pub(super) events: u64,
+}
+
+/// One session.
+#[derive(Debug)]
+struct SessionLog {
+    head: Position,
+    /// What applying every event leads to.
+    mirror: Session,
+}
+
+/// One turn.
+#[derive(Debug)]
+pub(super) struct TurnLog {
+    pub(super) principal: PrincipalId,
+    pub(super) tag: String,
+    pub(super) events: Vec<Arc<Committed>>,
+    pub(super) end: Option<TurnEnd>,
+    pub(super) text: String,
+    accepted: bool,
+    started: bool,
+    interrupted: bool,
+    open_calls: BTreeSet<CallId>,
+    ended_calls: BTreeMap<CallId, CallEnd>,
+}
+
+impl Ledger {
+    pub(super) fn new(limits: SessionLimits) -> Self {
+        Self {
+            limits,
+            sessions: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            events: 0,
+        }
+    }
+
+    pub(super) fn turn(&self, turn: &str) -> Option<&TurnLog> {
+        self.turns.get(&TurnId::from(turn))
+    }
+
+    pub(super) fn tagged(&self, tag: &str) -> Option<&TurnLog> {
+        self.turns.get(self.tags.get(tag)?)
+    }
+
+    pub(super) fn turns(&self) -> impl Iterator<Item = (&TurnId, &TurnLog)> {
+        self.turns.iter()
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How a call ended, if it has.
+    pub(super) fn call_end(&self, call: &str) -> Option<&CallEnd> {
+        let call = CallId::from(call);
+        self.turns.values().find_map(|turn| turn.ended_calls.get(&call))
+    }
+
+    /// The state that a session's events lead to.
+    pub(super) fn mirror(&self, session: &SessionId) -> Option<&Session> {
+        self.sessions.get(session).map(|log| &log.mirror)
+    }
+
+    /// Whether `principal` may see an identifier with this random part.
+    pub(super) fn may_see(&self, principal: &PrincipalId, secret: &str) -> bool {
+        self.secrets.get(secret).is_none_or(|known| known.contains(principal))
+    }
+
+    /// Takes in the next event of the log.
+    pub(super) fn take(&mut self, session: &SessionId, committed: &Arc<Committed>) -> Result<(), Fault> {
+        self.events += 1;
+        self.place(session, committed)?;
+        self.remember_secrets(session, &committed.event);
+        let Some(turn) = committed.event.turn() else { return Ok(()) };
+        self.follow(turn, committed).map_err(|fault| fault.within(format!("turn {turn} of {session}")))
+    }
+
+    /// As [`Ledger::take`], for the state only.
+    pub(super) fn mirror_event(&mut self, session: &SessionId, committed: &Committed) {
+        if let Some(log) = self.sessions.get_mut(session) {
+            log.mirror.apply(committed);
+        }
+    }
+
+    fn place(&mut self, session: &SessionId, committed: &Committed) -> Result<(), Fault> {
+        let limits = &self.limits;
+        let log = self.sessions.entry(session.clone()).or_insert_with(|| SessionLog {
+            head: Position::default(),
+            mirror: Session::new(session.clone(), limits.clone()),
+        });
+        let position = committed.position;
+        let opens = matches!(committed.event, Event::SessionOpened { .. });
+        let dense = position.seq == log.head.seq + 1 && opens == (position.seq == 1);
+        if !dense || (!opens && position.epoch != log.head.epoch) {
+            let detail = format!("{session} has {position:?} after {:?}", log.head);
+            return Err(Fault::new(Invariant::Positions, detail));
+        }
+        log.head = position;
+        Ok(())
+    }
+
+    fn remember_secrets(&mut self, session: &SessionId, event: &Event) {
+        let mut allow = |id: &str, principal: &PrincipalId| {
+            let secret = id.rsplit('_').next().unwrap_or(id);
+            self.secrets.entry(secret.to_owned()).or_default().insert(principal.clone());
+        };
+        match event {
+            Event::SessionOpened { owner, .. } => allow(session.as_str(), owner),
+            Event::ParticipantJoined { principal, .. } => allow(session.as_str(), principal),
+            Event::AttachmentOpened { attachment, principal, .. } => allow(attachment.as_str(), principal),
+            Event::TurnAccepted { turn, origin, .. } => allow(turn.as_str(), &origin.principal),
+            _ => {}
+        }
+    }
+
+    fn follow(&mut self, id: &TurnId, committed: &Arc<Committed>) -> Result<(), Fault> {
+        let event = &committed.event;
+        let turn = self.turns.entry(id.clone()).or_insert_with(TurnLog::unknown);
+        if turn.end.is_some() {
+            let invariant = match event {
+                Event::CallEnded { .. } => Invariant::OneCallEnd,
+                _ => Invariant::OneEnd,
+            };
+            return Err(Fault::new(invariant, format!("{} after its end", event.name())));
+        }
+        if turn.interrupted && !matches!(event, Event::TurnEnded { .. }) {
+            return Err(Fault::new(Invariant::Silence, format!("{} after its interrupt", event.name())));
+        }
+        let known = matches!(event, Event::TurnAccepted { .. } | Event::MessageAdded { .. }) || turn.accepted;
+        if !known {
+            let detail = format!("{} of a turn that was never accepted", event.name());
+            return Err(Fault::new(Invariant::Durable, detail));
+        }
+        turn.events.push(committed.clone());
+        match event {
+            Event::TurnAccepted { request, origin, key, .. } => {
+                if std::mem::replace(&mut turn.accepted, true) {
+                    return Err(Fault::new(Invariant::OneExecution, "accepted twice"));
+                }
+                turn.principal = origin.principal.clone();
+                turn.tag = tag(request);
+                let tag = turn.tag.clone();
+                if let Some(key) = key {
+                    self.use_key(&origin.principal, &key.key, committed.at)?;
+                } else if self.tags.contains_key(&tag) && !tag.starts_with(COPIED) {
+                    return Err(Fault::new(Invariant::OneExecution, format!("{tag} is executed twice")));
+                }
+                self.tags.insert(tag, id.clone());
+            }
+            Event::TurnStarted { .. } => turn.started = true,
+            Event::TurnOutput { output, .. } => {
+                if !turn.started {
+                    return Err(Fault::new(Invariant::Durable, "output of a turn that nobody executes"));
+                }
+                if let switchboard_core::model::Output::Text(text) = output {
+                    turn.text.push_str(text);
+                }
+            }
+            Event::CallRequested { call, .. } => {
+                if turn.ended_calls.contains_key(&call.id) || !turn.open_calls.insert(call.id.clone()) {
+                    return Err(Fault::new(Invariant::OneCallEnd, format!("call {} asked twice", call.id)));
+                }
+            }
+            Event::CallProgress { call, .. } if !turn.open_calls.contains(call) => {
+                return Err(Fault::new(Invariant::OneCallEnd, format!("progress of {call}, which is over")));
+            }
+            Event::CallEnded { call, end, .. } => {
+                if !turn.open_calls.remove(call) {
+                    return Err(Fault::new(Invariant::OneCallEnd, format!("call {call} ends twice")));
+                }
+                turn.ended_calls.insert(call.clone(), end.clone());
+            }
+            Event::TurnInterrupted { .. } => turn.interrupted = true,
+            Event::TurnEnded { end, .. } => {
+                if let Some(call) = turn.open_calls.first() {
+                    return Err(Fault::new(Invariant::OneCallEnd, format!("call {call} has no end")));
+                }
+                turn.end = Some((**end).clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A key leads to one turn for as long as it is remembered.
+    fn use_key(&mut self, principal: &PrincipalId, key: &str, at: Timestamp) -> Result<(), Fault> {
+        let last = self.keys.insert((principal.clone(), key.to_owned()), at);
+        match last {
+            Some(last) if at.since(last) < self.limits.request_memory => {
+                let detail = format!("the key {key} of {principal} led to two turns");
+                Err(Fault::new(Invariant::OneExecution, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// At the end nothing is left open.
+    pub(super) fn check_rest(&self) -> Result<(), Fault> {
+        for (id, turn) in &self.turns {
+            if turn.accepted && turn.end.is_none() {
+                return Err(Fault::new(Invariant::OneEnd, format!("turn {id} ({}) never ends", turn.tag)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TurnLog {
+    fn unknown() -> Self {
+        Self {
+            principal: PrincipalId::from("nobody"),
+            tag: String::new(),
+            events: Vec::new(),
+            end: None,
+            text: String::new(),
+            accepted: false,
+            started: false,
+            interrupted: false,
+            open_calls: BTreeSet::new(),
+            ended_calls: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the simulation calls a request: the last word of its input.
+fn tag(request: &TurnRequest) -> String {
+    match request {
+        TurnRequest::Tool { args, .. } => {
+            args.get("tag").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+        }
+        TurnRequest::Chat { .. } | TurnRequest::Step { .. } => {
+            request.text().rsplit(' ').next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// How tags of requests begin that a peer may send twice without a key.
+pub(super) const COPIED: char = 'r';
+
+/// Whether whoever is attached as `attachment` has to answer.
+pub(super) fn executes(executor: &Executor, attachment: &AttachmentId, principal: &PrincipalId) -> bool {
+    match executor {
+        Executor::Agent => false,
+        Executor::Attachment(known) => known == attachment,
+        Executor::Principal(known) => known == principal,
+        Executor::Anyone => true,
+    }
+}

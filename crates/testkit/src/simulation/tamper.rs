@@ -1,0 +1,162 @@
+//! Logs and transports that are broken on purpose, to see whether anybody notices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use switchboard_core::model::{Output, TurnEnd};
+use switchboard_core::{Committed, Event, Frame, SessionId, TurnId};
+
+use super::Mutation;
+use crate::world::Received;
+
+/// Changes copies on their way to the checker; the world itself stays as it is.
+#[derive(Debug)]
+pub(super) struct Tamper {
+    mutation: Option<Mutation>,
+    /// Opportunities to let pass.
+    countdown: u32,
+    pub(super) struck: bool,
+    /// By how many events the copies of a session are ahead.
+    shift: BTreeMap<SessionId, i64>,
+    forgotten: Option<TurnId>,
+    stray: Option<Bytes>,
+}
+
+impl Tamper {
+    pub(super) const fn new(mutation: Option<Mutation>) -> Self {
+        Self { mutation, countdown: 5, struck: false, shift: BTreeMap::new(), forgotten: None, stray: None }
+    }
+
+    pub(super) fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Whether this is the opportunity to use.
+    fn strikes(&mut self, mutation: Mutation, opportunity: bool) -> bool {
+        if self.struck || !opportunity || !self.is(mutation) {
+            return false;
+        }
+        self.countdown = self.countdown.saturating_sub(1);
+        self.struck = self.countdown == 0;
+        self.struck
+    }
+
+    /// Whether the state is to miss this event.
+    pub(super) fn skips_apply(&mut self, event: &Event) -> bool {
+        self.strikes(Mutation::SkipApply, matches!(event, Event::TurnAccepted { .. }))
+    }
+
+    /// What the checker is to read instead of an event.
+    pub(super) fn event(&mut self, session: &SessionId, committed: Arc<Committed>) -> Vec<Arc<Committed>> {
+        if self.mutation.is_none() {
+            return vec![committed];
+        }
+        let event = &committed.event;
+        let mut events = Vec::new();
+        if self.strikes(Mutation::LoseEvent, true) {
+            return events;
+        }
+        if self.strikes(Mutation::ForgetTurn, matches!(event, Event::TurnStarted { .. })) {
+            self.forgotten = event.turn().cloned();
+        }
+        if self.forgotten.is_some() && event.turn() == self.forgotten.as_ref() {
+            *self.shift.entry(session.clone()).or_default() -= 1;
+            return events;
+        }
+        if self.strikes(Mutation::NeverEnd, matches!(event, Event::TurnEnded { .. })) {
+            *self.shift.entry(session.clone()).or_default() -= 1;
+            return events;
+        }
+        if self.strikes(Mutation::LoseCallEnd, matches!(event, Event::CallEnded { .. })) {
+            *self.shift.entry(session.clone()).or_default() -= 1;
+            return events;
+        }
+        let extra = self.extra(event);
+        events.push(self.numbered(session, &committed, event.clone()));
+        if let Some(extra) = extra {
+            *self.shift.entry(session.clone()).or_default() += 1;
+            events.push(self.numbered(session, &committed, extra));
+        }
+        events
+    }
+
+    fn extra(&mut self, event: &Event) -> Option<Event> {
+        match event {
+            Event::TurnEnded { turn, .. } if self.strikes(Mutation::EndTwice, true) => {
+                Some(Event::TurnEnded { turn: turn.clone(), end: Box::new(TurnEnd::complete()) })
+            }
+            Event::TurnInterrupted { turn, .. } if self.strikes(Mutation::SpeakAfterInterrupt, true) => {
+                Some(Event::TurnOutput { turn: turn.clone(), output: Output::Text("but".into()) })
+            }
+            Event::CallEnded { .. } if self.strikes(Mutation::EndCallTwice, true) => Some(event.clone()),
+            Event::TurnAccepted { .. } if self.strikes(Mutation::RunTwice, true) => {
+                let mut again = event.clone();
+                if let Event::TurnAccepted { turn, .. } = &mut again {
+                    *turn = TurnId::from("inv_again");
+                }
+                Some(again)
+            }
+            _ => None,
+        }
+    }
+
+    fn numbered(&self, session: &SessionId, committed: &Committed, event: Event) -> Arc<Committed> {
+        let shift = self.shift.get(session).copied().unwrap_or_default();
+        let mut copy = Committed { event, ..committed.clone() };
+        copy.position.seq = copy.position.seq.saturating_add_signed(shift);
+        Arc::new(copy)
+    }
+
+    /// What arrives at a client instead of what was sent. `foreign`: another principal's client.
+    pub(super) fn received(&mut self, received: Vec<Received>, principal: usize) -> Vec<Received> {
+        if self.mutation.is_none() {
+            return received;
+        }
+        let mut arriving = Vec::new();
+        for item in received {
+            let Received::Frame(Frame::Binary(bytes)) = &item else {
+                arriving.push(item);
+                continue;
+            };
+            let (stream, terminal) = kind(bytes);
+            if self.strikes(Mutation::LoseFrame, stream && !terminal) {
+                continue;
+            }
+            let twice = self.strikes(Mutation::RepeatFrame, stream && !terminal)
+                || self.strikes(Mutation::RepeatTerminal, terminal);
+            if self.is(Mutation::Leak) && stream {
+                if principal == 0 {
+                    self.stray = Some(bytes.clone());
+                } else if let Some(stray) = self.stray.clone()
+                    && self.strikes(Mutation::Leak, true)
+                {
+                    arriving.push(Received::Frame(Frame::Binary(readdress(&stray, bytes))));
+                }
+            }
+            if twice {
+                arriving.push(item.clone());
+            }
+            arriving.push(item);
+        }
+        arriving
+    }
+}
+
+/// Whether a message is a STREAM with an index, and whether it ends its request.
+fn kind(bytes: &Bytes) -> (bool, bool) {
+    let stream = bytes.first().is_some_and(|byte| byte & 0x0F == 3) && bytes.get(2..4) != Some(&[0, 0]);
+    let terminal = stream && bytes.get(1).is_some_and(|flags| flags & 1 == 1);
+    let numbered = bytes.windows(3).any(|window| window == b"\"n\"")
+        || bytes.windows(2).any(|window| window == b"\xA1n");
+    (stream && numbered, terminal)
+}
+
+/// The same frame, under the id of another.
+fn readdress(bytes: &Bytes, other: &Bytes) -> Bytes {
+    let mut copy = bytes.to_vec();
+    if let (Some(to), Some(from)) = (copy.get_mut(2..4), other.get(2..4)) {
+        to.copy_from_slice(from);
+    }
+    copy.into()
+}

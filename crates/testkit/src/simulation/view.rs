@@ -1,0 +1,221 @@
+//! What a client has seen of one request, held against the log.
+
+use switchboard_asp::client::Ending;
+use switchboard_asp::message::{End, ErrorBody, Finish, Invoke, InvokeBody, Record, RecordBody};
+use switchboard_asp::{Code, Value};
+use switchboard_core::PrincipalId;
+use switchboard_core::model::TurnOutcome;
+
+use super::expected::{self, Perspective};
+use super::ledger::{Ledger, TurnLog};
+use super::{Fault, Invariant};
+
+/// One request of one client.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) invoke: Invoke,
+    /// What the simulation calls it; none if it starts no turn.
+    pub(super) tag: Option<String>,
+    /// The client has asked to stop it.
+    pub(super) interrupted: bool,
+    run: Option<String>,
+    /// Index of the next record.
+    next: usize,
+    /// Pieces of a record whose last piece is still to come, or text without index.
+    loose: String,
+}
+
+impl View {
+    pub(super) fn new(invoke: Invoke, tag: Option<String>) -> Self {
+        Self { invoke, tag, interrupted: false, run: None, next: 0, loose: String::new() }
+    }
+
+    /// It runs anew: what was seen so far is void.
+    pub(super) fn restart(&mut self) {
+        (self.run, self.next) = (None, 0);
+        self.loose.clear();
+    }
+
+    /// The next record, as the client hands it to its user.
+    pub(super) fn record(
+        &mut self,
+        record: &Record,
+        perspective: &Perspective,
+        ledger: &Ledger,
+    ) -> Result<(), Fault> {
+        if let RecordBody::Start { run, .. } = &record.body {
+            let turn = ledger.turn(run).ok_or_else(|| {
+                Fault::new(Invariant::Durable, format!("told of turn {run}, which is not in the log"))
+            })?;
+            self.check_owner(turn, &perspective.principal)?;
+            self.run = Some(run.clone());
+        }
+        let Some(n) = record.n else {
+            // The server's own remarks have no index; text without one is a piece, or nothing is numbered.
+            if let RecordBody::Text(text) | RecordBody::Reason(text) = &record.body {
+                self.loose.push_str(text);
+            }
+            return Ok(());
+        };
+        let Some(run) = &self.run else {
+            return Err(broken(format!("record {n} came before the start: {:?}", record.body)));
+        };
+        let turn = ledger.turn(run).ok_or_else(|| {
+            Fault::new(Invariant::Durable, format!("turn {run} has left the log"))
+        })?;
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        let perspective = Perspective { want: self.invoke.want.clone(), ..perspective.clone() };
+        let expected = expected::records(turn, &perspective);
+        let Some(passed) = expected.get(self.next..=n) else {
+            let (next, most) = (self.next, expected.len());
+            return Err(broken(format!("record {n} of {run}: {next} is next, {most} are in the log")));
+        };
+        let loose = std::mem::take(&mut self.loose);
+        let fits = match &record.body {
+            RecordBody::Text(text) => loose + text == joined(passed, |body| match body {
+                RecordBody::Text(text) => Some(text),
+                _ => None,
+            }),
+            RecordBody::Reason(text) => loose + text == joined(passed, |body| match body {
+                RecordBody::Reason(text) => Some(text),
+                _ => None,
+            }),
+            body => matches!(passed, [one] if expected::same(body, one)),
+        };
+        if !fits {
+            return Err(broken(format!("record {n} of {run} is {:?}, the log has {passed:?}", record.body)));
+        }
+        self.next = n + 1;
+        Ok(())
+    }
+
+    /// The request is over.
+    pub(super) fn end(
+        &self,
+        ending: &Ending,
+        perspective: &Perspective,
+        ledger: &Ledger,
+    ) -> Result<(), Fault> {
+        match ending {
+            Ending::End(end) => self.ended(end, perspective, ledger),
+            Ending::Error(error) => self.failed(error, ledger),
+            Ending::Lost(_) => Ok(()),
+        }
+    }
+
+    fn ended(&self, end: &End, perspective: &Perspective, ledger: &Ledger) -> Result<(), Fault> {
+        if end.finish == Finish::Accepted {
+            return self.answered(ledger);
+        }
+        let Some(tag) = &self.tag else { return Ok(()) };
+        if self.interrupted {
+            return Ok(());
+        }
+        let turn = match &self.run {
+            Some(run) => ledger.turn(run),
+            None => ledger.tagged(tag),
+        };
+        let Some(turn) = turn else {
+            return Err(Fault::new(Invariant::Durable, format!("{tag} ended, and is not in the log")));
+        };
+        let outcome = turn.end.as_ref().map(|end| &end.outcome);
+        match (end.finish, outcome) {
+            (Finish::Interrupted, Some(TurnOutcome::Interrupted { .. })) => return Ok(()),
+            // The cancel could not be passed on: the client asked for none, but the turn was another's.
+            (Finish::Interrupted, None) if end.abandoned => return Ok(()),
+            (Finish::Interrupted, _) | (_, None) => {}
+            (_, Some(TurnOutcome::Done(_))) => return self.complete(end, turn, perspective),
+            (_, Some(_)) => {}
+        }
+        Err(broken(format!("{tag} ended as {:?}, the log says {outcome:?}", end.finish)))
+    }
+
+    /// A whole answer: nothing of it may be missing.
+    fn complete(&self, end: &End, turn: &TurnLog, perspective: &Perspective) -> Result<(), Fault> {
+        let tag = &turn.tag;
+        if !self.invoke.stream {
+            let output = end.output.as_ref().and_then(Value::as_str).unwrap_or_default();
+            if end.output.as_ref().is_none_or(|output| output.as_str().is_some()) && output != turn.text {
+                return Err(broken(format!("{tag} was answered with {output:?}, the log has {:?}", turn.text)));
+            }
+            return Ok(());
+        }
+        if self.run.is_some() && self.next > 0 {
+            let perspective = Perspective { want: self.invoke.want.clone(), ..perspective.clone() };
+            let expected = expected::records(turn, &perspective).len();
+            if self.next != expected {
+                return Err(broken(format!("{tag} ended after {} of {expected} records", self.next)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without indices there is only the text to compare.
+    pub(super) fn check_text(&self, ending: &Ending, ledger: &Ledger) -> Result<(), Fault> {
+        let Some(turn) = self.tag.as_ref().and_then(|tag| ledger.tagged(tag)) else { return Ok(()) };
+        let wanted = self.invoke.want.as_ref().is_none_or(|want| want.iter().any(|name| name == "text"));
+        let plain = self.invoke.want.as_ref().is_none_or(|want| want.iter().all(|name| name != "reason"));
+        if !(wanted && plain && self.invoke.stream) || self.next > 0 {
+            return Ok(());
+        }
+        let done = matches!(&turn.end, Some(end) if matches!(end.outcome, TurnOutcome::Done(_)));
+        let whole = matches!(ending, Ending::End(end) if end.finish != Finish::Interrupted) && done;
+        let output = turn.end.as_ref().and_then(|end| end.output.as_ref()).is_some();
+        let fits = if whole && !self.interrupted && !output {
+            self.loose == turn.text
+        } else {
+            turn.text.starts_with(&self.loose) || output
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(broken(format!("{} was read as {:?}, the log has {:?}", turn.tag, self.loose, turn.text)))
+    }
+
+    /// An answer that was accepted is in the log.
+    fn answered(&self, ledger: &Ledger) -> Result<(), Fault> {
+        let call = match &self.invoke.body {
+            InvokeBody::Result(result) => &result.call_id,
+            InvokeBody::Reply(reply) => &reply.ask_id,
+            _ => return Err(broken("something that is no answer was accepted".into())),
+        };
+        if ledger.call_end(call).is_none() {
+            let detail = format!("the answer to {call} was accepted, and is not in the log");
+            return Err(Fault::new(Invariant::Durable, detail));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &ErrorBody, ledger: &Ledger) -> Result<(), Fault> {
+        let Some(run) = self.run.as_ref().filter(|_| !self.interrupted) else { return Ok(()) };
+        let outcome = ledger.turn(run).and_then(|turn| turn.end.as_ref()).map(|end| &end.outcome);
+        match (outcome, error.known()) {
+            (Some(TurnOutcome::Failed(_) | TurnOutcome::Expired), _)
+            | (_, Some(Code::SlowConsumer | Code::ReplayGone)) => Ok(()),
+            (outcome, code) => Err(broken(format!("{run} failed with {code:?}, the log says {outcome:?}"))),
+        }
+    }
+
+    fn check_owner(&self, turn: &TurnLog, principal: &PrincipalId) -> Result<(), Fault> {
+        if turn.principal != *principal {
+            let detail = format!("{principal} is shown a turn of {}", turn.principal);
+            return Err(Fault::new(Invariant::Privacy, detail));
+        }
+        match &self.tag {
+            Some(tag) if *tag != turn.tag => {
+                Err(broken(format!("the request {tag} is shown the turn {}", turn.tag)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The text of records that are all of one kind; nothing otherwise fits.
+fn joined<'a>(records: &'a [RecordBody], text: impl Fn(&'a RecordBody) -> Option<&'a String>) -> String {
+    let pieces: Option<Vec<&str>> = records.iter().map(|body| text(body).map(String::as_str)).collect();
+    pieces.map_or_else(|| "\0".to_owned(), |pieces| pieces.concat())
+}
+
+fn broken(detail: String) -> Fault {
+    Fault::new(Invariant::SameView, detail)
+}

@@ -1,0 +1,205 @@
+//! Frames between one client and the server, read a second time: what may follow what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use switchboard_asp::codec::{
+    Assembled, Assembler, AssemblerLimits, Assembly, Incoming, Payload, ReaderOptions, decompress, open_payload,
+};
+use switchboard_asp::message::{ClientMessage, ErrorFrame, RecordBody, ServerHelloOp, Stream};
+use switchboard_asp::{Code, Features, Flags, Frame, FrameReader, Opcode, ServerMessage};
+use switchboard_core::PrincipalId;
+
+use super::ledger::Ledger;
+use super::{Fault, Invariant};
+
+/// One transport.
+#[derive(Debug)]
+pub(super) struct Wire {
+    principal: PrincipalId,
+    features: Features,
+    assembler: Assembler,
+    /// Requests that wait for their end, with the least index that may come.
+    open: BTreeMap<u16, u64>,
+    /// Requests that could not be resumed, and whether they were invoked again since.
+    lost: BTreeMap<u16, bool>,
+    pub(super) received: u64,
+}
+
+/// Something that a frame said, as far as peers without a client of their own care.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    Text(u16, String),
+    End(u16),
+    Error(u16),
+}
+
+impl Wire {
+    pub(super) fn new(principal: PrincipalId) -> Self {
+        let limits = AssemblerLimits { max_payload: 16 << 20, max_held: 64 << 20, ..AssemblerLimits::default() };
+        Self {
+            principal,
+            features: Features::BARE,
+            assembler: Assembler::new(limits),
+            open: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            received: 0,
+        }
+    }
+
+    /// The ids of requests that wait for their end.
+    pub(super) fn open(&self) -> BTreeSet<u16> {
+        self.open.keys().copied().collect()
+    }
+
+    /// The client sends a message.
+    pub(super) fn sent(&mut self, message: &Bytes) {
+        let frames = FrameReader::new(message.clone(), ReaderOptions::default());
+        for incoming in frames.flatten() {
+            let Incoming::Frame(frame) = incoming else { continue };
+            match frame.opcode {
+                Opcode::Invoke if frame.id != 0 => {
+                    if let Some(again) = self.lost.get_mut(&frame.id) {
+                        *again = true;
+                    }
+                    self.open.entry(frame.id).or_insert(0);
+                }
+                Opcode::Hello => self.greeted(frame),
+                _ => {}
+            }
+        }
+    }
+
+    fn greeted(&mut self, frame: Frame) {
+        let Frame { opcode, id, payload, .. } = frame;
+        let message = Assembled { opcode, flags: Flags::NONE, id, payload, aborted: None };
+        let payload = open_payload(&message, Features::BARE, usize::MAX).unwrap_or(Payload::None);
+        if let Ok(ClientMessage::Hello(hello)) = ClientMessage::from_payload(opcode, payload)
+            && let Some(resume) = hello.resume
+        {
+            self.open.extend(resume.next);
+        }
+    }
+
+    /// The client receives a message.
+    pub(super) fn received(&mut self, message: &Bytes, ledger: &Ledger) -> Result<Vec<Said>, Fault> {
+        self.received += 1;
+        let mut said = Vec::new();
+        for incoming in FrameReader::new(message.clone(), ReaderOptions::default()) {
+            let frame = match incoming {
+                Ok(Incoming::Frame(frame)) => frame,
+                other => return Err(unreadable(format!("{other:?}"))),
+            };
+            let flags = frame.flags.agreed(self.features).map_err(|error| unreadable(error.to_string()))?;
+            let id = frame.id;
+            if !self.open.contains_key(&id) && id != 0 && matches!(frame.opcode, Opcode::Stream | Opcode::Error) {
+                if !(frame.opcode == Opcode::Error && self.lost.contains_key(&id)) {
+                    let detail = format!("{:?} on {id}, which is over or was never open", frame.opcode);
+                    return Err(Fault::new(Invariant::OneTerminal, detail));
+                }
+            }
+            match self.assembler.push(frame, flags, 0) {
+                Ok(Assembly::Whole(whole)) => said.extend(self.message(&whole, ledger)?),
+                Ok(Assembly::Partial { .. }) => {}
+                Ok(Assembly::Discarded) => return Err(unreadable("a tail without a head".into())),
+                Err(error) => return Err(unreadable(error.to_string())),
+            }
+        }
+        Ok(said)
+    }
+
+    fn message(&mut self, whole: &Assembled, ledger: &Ledger) -> Result<Option<Said>, Fault> {
+        self.check_privacy(whole, ledger)?;
+        let id = whole.id;
+        let payload = open_payload(whole, self.features, 16 << 20).map_err(|error| unreadable(error.to_string()))?;
+        let message = ServerMessage::from_payload(whole.opcode, payload)
+            .map_err(|error| unreadable(format!("{error}: {whole:?}")))?;
+        match message {
+            ServerMessage::Hello(hello) if hello.op == ServerHelloOp::Accept => {
+                self.features = hello.features.unwrap_or(Features::BARE);
+                if hello.resumed == Some(true) {
+                    self.lost = hello.lost.unwrap_or_default().into_iter().map(|id| (id, false)).collect();
+                } else {
+                    // What is sent again is open again.
+                    self.open.clear();
+                }
+                Ok(None)
+            }
+            ServerMessage::Stream(stream) if id != 0 => self.stream(id, stream, whole.flags),
+            ServerMessage::Error(error) if id != 0 => Ok(self.over(id, &error)),
+            _ => Ok(None),
+        }
+    }
+
+    fn stream(&mut self, id: u16, stream: Stream, flags: Flags) -> Result<Option<Said>, Fault> {
+        let (terminal, n, text) = match stream {
+            Stream::Terminator => (true, None, None),
+            Stream::Text(text) => (false, None, Some(text)),
+            Stream::Raw(_) => (false, None, None),
+            Stream::Record(record) => {
+                let terminal = record.is_terminal();
+                let text = match record.body {
+                    RecordBody::Text(text) => Some(text),
+                    _ => None,
+                };
+                (terminal, record.n, text)
+            }
+        };
+        if let (Some(n), Some(least)) = (n, self.open.get_mut(&id)) {
+            if n < *least {
+                let detail = format!("record {n} on {id} came again, {least} is next");
+                return Err(Fault::new(Invariant::SameView, detail));
+            }
+            *least = n + 1;
+        }
+        if terminal || flags.has(Flags::END) {
+            self.open.remove(&id);
+            return Ok(Some(Said::End(id)));
+        }
+        Ok(text.map(|text| Said::Text(id, text)))
+    }
+
+    fn over(&mut self, id: u16, error: &ErrorFrame) -> Option<Said> {
+        let gone = matches!(error, ErrorFrame::Error(error) if error.known() == Some(Code::ReplayGone));
+        if gone && self.lost.remove(&id) == Some(true) {
+            return None;
+        }
+        self.open.remove(&id);
+        Some(if matches!(error, ErrorFrame::Complete(_)) { Said::End(id) } else { Said::Error(id) })
+    }
+
+    /// Nobody is told identifiers or words of somebody else.
+    fn check_privacy(&self, whole: &Assembled, ledger: &Ledger) -> Result<(), Fault> {
+        let unpacked;
+        let bytes = match self.features.compression().filter(|_| whole.flags.has(Flags::COMPRESSED)) {
+            Some(algorithm) => {
+                unpacked = decompress(algorithm, &whole.payload, 16 << 20).unwrap_or_default();
+                &unpacked
+            }
+            None => &whole.payload,
+        };
+        for word in bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'~') {
+            let Ok(word) = std::str::from_utf8(word) else { continue };
+            if let Some(marker) = word.strip_prefix('~') {
+                let owner = marker.split('~').next().unwrap_or_default();
+                if owner != self.principal.as_str() {
+                    let detail = format!("{} reads words of {owner}", self.principal);
+                    return Err(Fault::new(Invariant::Privacy, detail));
+                }
+            } else if word.len() == 26 && !ledger.may_see(&self.principal, word) {
+                let detail = format!("{} reads the identifier {word}", self.principal);
+                return Err(Fault::new(Invariant::Privacy, detail));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the simulation marks the words of a principal.
+pub(super) fn marker(principal: &PrincipalId) -> String {
+    format!("~{principal}~")
+}
+
+fn unreadable(detail: String) -> Fault {
+    Fault::new(Invariant::SameView, format!("the client cannot read this: {detail}"))
+}

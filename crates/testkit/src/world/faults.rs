@@ -1,0 +1,31 @@
+//! Faults that happen without anything else happening, for simulations that decide every step.
+
+use std::time::Duration;
+
+use switchboard_core::CloseReason;
+
+use super::peer::Inbound;
+use super::{PeerId, World};
+
+impl World {
+    /// As [`World::cut`], and nothing happens yet.
+    pub fn enqueue_cut(&mut self, peer: PeerId) {
+        self.push_inbound(peer, Inbound::Closed(CloseReason::TransportLost));
+    }
+
+    /// As [`World::close`], and nothing happens yet.
+    pub fn enqueue_close(&mut self, peer: PeerId, code: Option<u16>) {
+        self.push_inbound(peer, Inbound::Closed(CloseReason::PeerClosed(code)));
+    }
+
+    /// Takes back [`World::crash_at`] and [`World::fail_appends`].
+    pub fn disarm(&mut self) {
+        self.trap = None;
+        self.failing_appends = 0;
+    }
+
+    /// Moves the clock, and nothing happens meanwhile: the machine was asleep, or its clock was set.
+    pub fn jump(&mut self, pause: Duration) {
+        self.now = self.now.after(pause);
+    }
+}
