@@ -106,7 +106,9 @@ impl Remote {
     pub(crate) fn refused(&self, error: &AdminError) -> Failure {
         let url = &self.url;
         match error {
-            AdminError::Url(_) | AdminError::Plaintext | AdminError::Tls(_) => Failure::usage(error.to_string()),
+            AdminError::Url(_) | AdminError::Plaintext | AdminError::Tls(_) => {
+                Failure::usage(error.to_string())
+            }
             AdminError::Unreachable(why) => self.unreachable(why),
             AdminError::Unauthorized(why) => Failure::unreachable(format!("{url}: {why}; {GIVE_A_TOKEN}")),
             AdminError::Forbidden(why) => Failure::unreachable(format!("{url}: {why}")),

@@ -117,8 +117,7 @@ impl Driver {
                 Step::Timer => self.timeout(),
                 Step::Pressure => {
                     unflushed = 0;
-                    self.reported_backlog = self.outbox.report();
-                    self.input(Input::Backlog(self.reported_backlog));
+                    self.report_backlog();
                 }
             }
             if self.outbox.is_empty() && unflushed > 0 {
@@ -252,6 +251,10 @@ impl Driver {
             followed.position = position.seq;
             *budget = budget.saturating_sub(1);
             self.input(Input::Committed(session, committed));
+            // Told at once, so that it does not produce more than the transport takes.
+            if self.outbox.bytes() >= self.reported_backlog + HIGH_WATER {
+                self.report_backlog();
+            }
         }
     }
 
@@ -299,6 +302,7 @@ impl Driver {
             Frame::Text(text) => text.len(),
             Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
         };
+        tracing::debug!(bytes, "received");
         self.meters.frames_received.increment(1);
         self.meters.bytes_received.increment(bytes as u64);
         let now = self.clock.now();
@@ -367,6 +371,11 @@ impl Driver {
                 }
             }
         }
+    }
+
+    fn report_backlog(&mut self) {
+        self.reported_backlog = self.outbox.report();
+        self.input(Input::Backlog(self.reported_backlog));
     }
 
     fn count_written(&mut self) {

@@ -57,6 +57,7 @@ impl Gateway {
             actor: Actor::client(principal.id.clone()),
             op,
             reply: ReplyTo::Connection(port.clone(), request),
+            room: None,
         };
         if self.sessions.send(&session, Letter::Op(Box::new(mail))).is_err() {
             port.answer(request, Err(Reject::Busy));

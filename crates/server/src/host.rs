@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort};
-use switchboard_core::model::{CallEnd, FailureKind, Tool, TurnEnd, TurnOutcome};
+use switchboard_core::model::{CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
 use switchboard_core::{
     Actor, AgentId, CallId, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp, TurnState,
     WorkerId,
@@ -78,6 +78,7 @@ impl Host {
             actor: Actor::worker(worker),
             environment: environment.clone(),
             board: board.clone(),
+            room: Arc::new(Semaphore::new(ROOM)),
             brief: Brief {
                 session: session.id().clone(),
                 turn: turn.turn.clone(),
@@ -164,6 +165,8 @@ struct SessionPort {
     actor: Actor,
     environment: Environment,
     board: Arc<CallBoard>,
+    /// Bytes that may be on their way into the session.
+    room: Arc<Semaphore>,
     brief: Brief,
 }
 
@@ -175,7 +178,23 @@ impl SessionPort {
     }
 
     async fn send(&self, op: Op, reply: ReplyTo) -> Result<(), Reject> {
-        let mail = Mail { actor: self.actor.clone(), op, reply };
+        let size = if let Op::Emit { output: Output::Text(text) | Output::Reasoning(text), .. }
+        | Op::Progress { delta: text, .. } = &op
+        {
+            text.len()
+        } else if let Op::Emit { output: Output::Data { value, .. }, .. } = &op {
+            value.to_string().len()
+        } else {
+            0
+        };
+        // Small pieces are bounded by their number.
+        let room = if size >= LARGE {
+            let permits = u32::try_from(size.min(ROOM)).unwrap_or(u32::MAX);
+            Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?)
+        } else {
+            None
+        };
+        let mail = Mail { actor: self.actor.clone(), op, reply, room };
         self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
     }
 
@@ -267,3 +286,5 @@ impl fmt::Debug for Host {
 }
 
 const JOURNAL_READ: usize = 1024;
+const ROOM: usize = 1 << 20;
+const LARGE: usize = 1 << 10;

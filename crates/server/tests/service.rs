@@ -224,15 +224,3 @@ async fn asp_078_shutdown_is_orderly() {
     assert!(text.ends_with("19 20 "), "{text}");
     assert_eq!((outcome.as_str(), over), ("complete", Over::Closed(1012)));
 }
-
-#[tokio::test]
-#[ignore = "nothing makes a running server read its revocations again yet"]
-async fn a_revoked_principal_is_sent_away() {
-    let server = InProcess::start(&[]).await;
-    let mut ann = Peer::standard(server.address, ANN).await;
-    let mut bob = Peer::standard(server.address, BOB).await;
-    std::fs::write(server.data.path().join("revoked.json"), r#"{"principals":["bob"]}"#).unwrap();
-    assert_eq!(bob.over(Duration::from_secs(12)).await, Over::Closed(4401));
-    assert_eq!(Peer::open(server.address, BOB).await.err(), Some(401));
-    assert_eq!(ann.turn(1, "echo here").await.0, "here");
-}

@@ -85,6 +85,9 @@ impl AspClient {
         if !open {
             return Err(CommandError::NotOpen);
         }
+        if let Some(request) = self.requests.get_mut(id) {
+            request.answered.insert(call_id.to_owned());
+        }
         let ok = result.is_ok();
         let (output, error) = match result {
             Ok(output) => (output, None),
@@ -103,6 +106,7 @@ impl AspClient {
         let parent = self.requests.asker(ask_id).ok_or(CommandError::NotOpen)?;
         if let Some(request) = self.requests.get_mut(parent) {
             request.asks.remove(ask_id);
+            request.answered.insert(ask_id.to_owned());
         }
         let (text, data) = match answer {
             Answer::Text(text) => (Some(text), None),

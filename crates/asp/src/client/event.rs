@@ -93,7 +93,7 @@ pub enum Event {
         /// Credit to return with `consumed` once it is processed, in bytes.
         credit: u32,
     },
-    /// The request was invoked again and runs anew: output so far is void.
+    /// The request was invoked again, and is told from the start: output so far is void.
     Restarted {
         /// The request.
         id: u16,

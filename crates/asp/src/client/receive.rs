@@ -13,7 +13,7 @@ use crate::codec::{
 };
 use crate::error::{Code, DecodeError};
 use crate::message::{
-    Direction, End, ErrorBody, ErrorFrame, Flags, Invoke, InvokeBody, Opcode, Record, RecordBody,
+    Direction, End, ErrorBody, ErrorFrame, Feature, Flags, Invoke, InvokeBody, Opcode, Record, RecordBody,
     ServerHello, ServerHelloOp, ServerMessage, Stream, ToolDefFrame,
 };
 use crate::value::Value;
@@ -126,6 +126,7 @@ impl AspClient {
     }
 
     fn deliver(&mut self, id: u16, record: Record, cost: usize) {
+        let numbered = self.agreed.features.has(Feature::Resume);
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_sent()) else { return };
         if request.state.on(RequestEvent::Stream).1 != Action::Deliver {
             return;
@@ -133,16 +134,14 @@ impl AspClient {
         request.has_output();
         let cost = (cost as u64).saturating_add(std::mem::take(&mut request.partial));
         let mut restarted = false;
-        if request.rerun && record.n.is_some() {
+        // Even if the old execution answers, its indices cannot be compared with those of before: deltas may
+        // be merged otherwise, and calls be shown otherwise. So everything it says counts as new.
+        if request.rerun && (record.n.is_some() || !numbered) {
             request.rerun = false;
-            let same =
-                matches!(&record.body, RecordBody::Start { run, .. } if request.run.as_ref() == Some(run));
-            if !same {
-                restarted = true;
-                request.next_n = 0;
-                request.calls.clear();
-                request.asks.clear();
-            }
+            restarted = true;
+            request.next_n = 0;
+            request.calls.clear();
+            request.asks.clear();
         }
         let fresh = record.n.is_none_or(|n| n >= request.next_n);
         if let Some(n) = record.n.filter(|_| fresh) {
@@ -150,13 +149,15 @@ impl AspClient {
         }
         let known = match &record.body {
             RecordBody::Unknown { .. } => false,
-            RecordBody::Start { run, .. } => {
-                request.run = Some(run.clone());
-                true
+            RecordBody::Call(call) => {
+                !fresh
+                    || !request.answered.contains(&call.call_id) && request.calls.insert(call.call_id.clone())
             }
-            RecordBody::Call(call) => !fresh || request.calls.insert(call.call_id.clone()),
-            RecordBody::Ask(ask) => !fresh || request.asks.insert(ask.ask_id.clone()),
-            RecordBody::Status(_)
+            RecordBody::Ask(ask) => {
+                !fresh || !request.answered.contains(&ask.ask_id) && request.asks.insert(ask.ask_id.clone())
+            }
+            RecordBody::Start { .. }
+            | RecordBody::Status(_)
             | RecordBody::Text(_)
             | RecordBody::Reason(_)
             | RecordBody::Tool(_)

@@ -96,9 +96,7 @@ pub(super) struct Request {
     pub(super) invoke: Option<Box<Invoke>>,
     /// The next index expected; everything below was seen.
     pub(super) next_n: u64,
-    /// Name of the execution, from `start`.
-    pub(super) run: Option<String>,
-    /// Invoked again with the same `idem`; whether the old execution answers is not known yet.
+    /// Invoked again with the same `idem`, and not answered yet.
     pub(super) rerun: bool,
     /// Dropped by the server, then invoked again under its id: an ERROR about the loss may still come.
     pub(super) expect_replay_gone: bool,
@@ -109,6 +107,8 @@ pub(super) struct Request {
     /// Calls and questions without answer.
     pub(super) calls: BTreeSet<String>,
     pub(super) asks: BTreeSet<String>,
+    /// Calls and questions that were answered: asked again, they are not answered again.
+    pub(super) answered: BTreeSet<String>,
     /// Bytes consumed whose credit was not returned.
     pub(super) consumed: u64,
     /// Bytes delivered and not consumed.
@@ -128,13 +128,13 @@ impl Request {
             sending: Sending::Due(0),
             invoke: Some(Box::new(invoke)),
             next_n: 0,
-            run: None,
             rerun: false,
             expect_replay_gone: false,
             interrupt: None,
             failure: None,
             calls: BTreeSet::new(),
             asks: BTreeSet::new(),
+            answered: BTreeSet::new(),
             consumed: 0,
             outstanding: 0,
             partial: 0,

@@ -16,13 +16,15 @@ pub enum Compression {
     Zstd,
 }
 
-/// Compresses a whole payload; `None` if that would not make it smaller.
+/// Compresses a whole payload; `None` if that would not make it smaller, or so small that a peer would have to
+/// refuse it (see [`MAX_RATIO`]).
 pub fn compress(algorithm: Compression, payload: &[u8]) -> Option<Bytes> {
     let packed = match algorithm {
         Compression::Deflate => deflate(payload)?,
         Compression::Zstd => compress_to_vec(payload, CompressionLevel::Fastest),
     };
-    (packed.len() < payload.len()).then(|| packed.into())
+    let welcome = payload.len() <= packed.len().saturating_mul(MAX_RATIO);
+    (packed.len() < payload.len() && welcome).then(|| packed.into())
 }
 
 /// Unpacks one whole stream, stopping at `max_payload` or [`MAX_RATIO`] times the input (ASP-058).
@@ -94,4 +96,22 @@ fn unpack_zstd(payload: &[u8], limit: usize) -> Result<Bytes, CompressionError> 
         return Err(CompressionError::TooLarge { limit });
     }
     if rest.is_empty() { Ok(out.into()) } else { Err(CompressionError::Damaged) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ASP-058 binds whoever sends, too: what is compressed here can be unpacked by any peer.
+    #[test]
+    fn nothing_is_compressed_beyond_what_a_peer_may_unpack() {
+        for algorithm in [Compression::Deflate, Compression::Zstd] {
+            for length in [1_000, 5_000, 50_000, 500_000] {
+                let payload = vec![b'x'; length];
+                if let Some(packed) = compress(algorithm, &payload) {
+                    assert_eq!(decompress(algorithm, &packed, length).as_deref(), Ok(payload.as_slice()));
+                }
+            }
+        }
+    }
 }

@@ -23,7 +23,11 @@ pub(super) struct Clocks {
     drained: Option<(Timestamp, u64)>,
     /// Since when more waits than should.
     pub(super) slow_since: Option<Timestamp>,
+    /// When the transport last took something of what was waiting.
+    pub(super) progress_at: Timestamp,
     pub(super) backlog: usize,
+    /// The largest request was given up since then.
+    pub(super) given_up: bool,
 }
 
 impl Clocks {
@@ -47,6 +51,11 @@ impl Clocks {
         self.warned = false;
     }
 
+    /// Since when nothing has moved, if the buffer is over its bound since `since`.
+    fn stalled_since(&self, since: Timestamp) -> Timestamp {
+        since.max(self.progress_at)
+    }
+
     pub(super) fn retry_ms(&self) -> u64 {
         self.drained.map_or(1000, |(_, retry_ms)| retry_ms)
     }
@@ -66,7 +75,9 @@ impl AspConnection {
         let expiry = clocks.expires_at.map(|at| if clocks.warned { at } else { warning(at) });
         let drain = clocks.drained.map(|(until, _)| until);
         let lifetime = drain.is_none().then(|| opened_at.after(seconds(self.limits.lifetime_s)));
-        let slow = clocks.slow_since.map(|since| since.after(SLOW_GRACE));
+        let slow = clocks
+            .slow_since
+            .map(|since| clocks.stalled_since(since).after(if clocks.given_up { SLOW_GRACE } else { STALL }));
         [Some(clocks.received_at.after(seconds(silence))), fragments, expiry, drain, lifetime, slow]
             .into_iter()
             .flatten()
@@ -99,9 +110,16 @@ impl AspConnection {
             self.clocks.pinged = true;
             self.out.push_back(Output::Send(TransportFrame::Ping(Bytes::new())));
         }
-        if self.clocks.slow_since.is_some_and(|since| now.since(since) >= SLOW_GRACE) {
-            self.leave();
-            return self.close(Close::Dead);
+        if let Some(since) = self.clocks.slow_since {
+            let stalled = now.since(self.clocks.stalled_since(since));
+            if stalled >= SLOW_GRACE {
+                self.leave();
+                return self.close(Close::Dead);
+            }
+            if stalled >= STALL && !self.clocks.given_up {
+                self.clocks.given_up = true;
+                self.give_up_largest();
+            }
         }
         let opened_at = self.clocks.opened_at.unwrap_or(now);
         if self.clocks.drained.is_none() && now.since(opened_at) >= seconds(self.limits.lifetime_s) {
@@ -191,4 +209,7 @@ fn warning(expires_at: Timestamp) -> Timestamp {
     Timestamp::from_micros(expires_at.as_micros().saturating_sub(60_000_000))
 }
 
+/// How long the transport may take nothing while the buffer is full before the largest request goes,
+/// and how long before the connection goes.
+const STALL: Duration = Duration::from_secs(3);
 const SLOW_GRACE: Duration = Duration::from_secs(10);

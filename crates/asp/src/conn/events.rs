@@ -48,7 +48,7 @@ impl AspConnection {
         let Some(request) = self.requests.get_mut(id) else { return };
         let seq = committed.position.seq;
         // A session may be followed again from an earlier place for another request's sake.
-        if seq <= request.seen {
+        if seq <= request.seen || request.joins.is_some() {
             return;
         }
         request.seen = seq;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
-use switchboard_core::{AgentId, CallId, Op, Position, Reject, Scope, SessionId, TurnId};
+use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId};
 
 use super::requests::{Queued, Request};
 use super::resume::Handle;
@@ -157,15 +157,24 @@ impl AspConnection {
         let [a, b, c, ..] = self.seed.derive("epoch", counter);
         let op = Op::Open {
             epoch: u32::from_be_bytes([0, a, b, c]) + 1,
-            agent: self.agent.clone(),
+            agent: self.session_agent(),
             name: name.map(str::to_owned),
         };
         self.submit(session, op, Pending::Nothing);
     }
 
-    pub(super) fn follow(&mut self, session: &SessionId, from: Option<Position>) {
+    /// The agent that a session of this client is opened with: the one asked for, unless the
+    /// credential reaches only others.
+    fn session_agent(&self) -> AgentId {
+        let reached = |agent: &&AgentId| self.principal.scopes.allows_agent(agent);
+        let asked = Some(&self.agent).filter(reached);
+        asked.or_else(|| self.agents.iter().find(reached)).unwrap_or(&self.agent).clone()
+    }
+
+    pub(super) fn follow(&mut self, session: &SessionId, from: Option<Position>) -> RequestId {
         let request = self.request(Pending::Follow(session.clone()));
         self.out.push_back(switchboard_core::Output::Attach(request, session.clone(), from));
+        request
     }
 
     /// Stops following the session that was not used for the longest time.
@@ -198,6 +207,7 @@ impl AspConnection {
     ) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.fallback = None;
+        request.accepted = accepted.seq;
         if !replayed && request.session == session && self.link.sessions.contains_key(&session) {
             return;
         }
@@ -210,8 +220,13 @@ impl AspConnection {
         }
         self.requests.bind(id, session.clone(), turn);
         self.link.sessions.entry(session.clone()).or_default();
-        let from = Position { epoch: accepted.epoch, seq: accepted.seq.saturating_sub(1) };
-        self.follow(&session, Some(from));
+        // Other requests of the session must not miss what they have not seen yet.
+        let others = self.requests.iter().filter(|(_, other)| other.session == session);
+        let seq = others.filter_map(|(_, other)| other.settled()).min().unwrap_or(0);
+        let follow = self.follow(&session, Some(Position { epoch: accepted.epoch, seq }));
+        if let Some(request) = self.requests.get_mut(id) {
+            request.joins = Some(follow);
+        }
     }
 
     pub(super) fn turn_rejected(&mut self, id: u16, reject: &Reject) {
@@ -331,7 +346,7 @@ impl AspConnection {
     pub(super) fn abandon(&mut self, id: u16, turn: &TurnId) {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.turn.as_ref() == Some(turn) {
-            let n = request.number();
+            let n = request.last_number();
             let end = End { abandoned: true, ..End::new(Finish::Interrupted) };
             self.send_ending(id, n, &map::Ending::End(end), false);
         }
@@ -339,7 +354,7 @@ impl AspConnection {
 
     fn end_with(&mut self, id: u16, finish: Finish) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        let n = request.number();
+        let n = request.last_number();
         self.send_ending(id, n, &map::Ending::End(End::new(finish)), false);
     }
 

@@ -76,6 +76,8 @@ struct Wire {
     /// Largest payload that the client takes.
     max_payload: u32,
     window: u32,
+    /// Bytes sent so far.
+    sent: u64,
 }
 
 /// What ties the connection to sessions.
@@ -148,6 +150,7 @@ impl AspConnection {
                 greeted: false,
                 max_payload: limits.max_payload_bare,
                 window: limits.window,
+                sent: 0,
             },
             link: Link {
                 attachment,
@@ -251,6 +254,10 @@ impl Connection for AspConnection {
         Ok(())
     }
 
+    fn wants_events(&self) -> bool {
+        !self.is_full()
+    }
+
     fn poll_output(&mut self) -> Output {
         self.out.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
@@ -270,7 +277,10 @@ impl AspConnection {
                 self.turn_accepted(id, session, turn, accepted, replayed);
             }
             (Pending::Answer(id), _) => self.end_accepted(id),
-            (Pending::Follow(session), Reply::Attached(view)) => self.learn_tools(&session, &view),
+            (Pending::Follow(session), Reply::Attached(view)) => {
+                self.requests.joined(request);
+                self.learn_tools(&session, &view);
+            }
             (Pending::Auth, Reply::Authenticated(principal)) => self.authed(principal),
             (
                 Pending::Accept

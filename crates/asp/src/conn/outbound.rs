@@ -68,7 +68,7 @@ impl AspConnection {
     /// Ends a request: after what waits for it, unless there is no point in sending that any more.
     pub(super) fn emit_ending(&mut self, id: u16, ending: Ending, replay: bool) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        let n = request.number();
+        let n = request.last_number();
         let orderly = matches!(&ending, Ending::End(_)) && !request.cancelled;
         if orderly && !request.queue.is_empty() {
             request.queue.push_back(Queued::Ending { n, ending, replay });
@@ -136,23 +136,26 @@ impl AspConnection {
 
     /// The transport says how much it has not taken yet.
     pub(super) fn backlog(&mut self, bytes: usize) {
+        if bytes < self.clocks.backlog {
+            self.clocks.progress_at = self.now;
+            self.clocks.given_up = false;
+        }
         self.clocks.backlog = bytes;
         self.pressed = bytes >= HIGH_WATER;
         if self.pressed {
             return;
         }
         // Round and round, a little of each, so that no request starves another.
-        let mut budget = RELEASE;
+        let enough = self.wire.sent + RELEASE;
         loop {
             let mut progress = false;
             for id in self.requests.ids() {
-                let sent = self.flush_some(id, FAIR_SHARE.min(budget));
+                progress |= self.flush_some(id, FAIR_SHARE) > 0;
                 self.note_hold(id);
-                budget = budget.saturating_sub(sent);
-                progress |= sent > 0;
-                if budget == 0 {
-                    // The transport reports again once it has taken this much.
+                if self.wire.sent >= enough {
+                    // More than the transport takes at once, so that it reports again.
                     self.pressed = true;
+                    self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_swamped());
                     return;
                 }
             }
@@ -163,16 +166,30 @@ impl AspConnection {
         self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_swamped());
     }
 
-    fn is_swamped(&self) -> bool {
+    pub(super) fn is_swamped(&self) -> bool {
         self.requests.waiting() + self.clocks.backlog > self.limits.max_waiting as usize
     }
 
-    /// Above the bound the request with the most bytes waiting is given up.
+    /// Above the bound something has to give. While the transport is what is slow, nothing more is
+    /// taken in and it gets time to make progress; where the client itself holds its output back, the
+    /// largest request is given up at once.
     fn bound_waiting(&mut self) {
         if !self.is_swamped() {
             return;
         }
         self.clocks.slow_since.get_or_insert(self.now);
+        if !self.pressed {
+            self.give_up_largest();
+        }
+    }
+
+    /// Whether the buffer is full because the transport does not take it.
+    pub(super) fn is_full(&self) -> bool {
+        self.pressed && self.is_swamped()
+    }
+
+    /// Ends the request with the most bytes waiting.
+    pub(super) fn give_up_largest(&mut self) {
         let Some(id) = self.requests.largest() else { return };
         let Some(request) = self.requests.get(id) else { return };
         if let Some(turn) = request.turn.clone() {
@@ -375,6 +392,7 @@ impl AspConnection {
 
     fn send_bytes(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
+            self.wire.sent += bytes.len() as u64;
             self.out.push_back(Output::Send(TransportFrame::Binary(bytes)));
         }
     }
@@ -400,4 +418,4 @@ const MAX_FRAME: usize = 64 << 10;
 const WORTH_COMPRESSING: usize = 1024;
 const HIGH_WATER: usize = 64 << 10;
 const FAIR_SHARE: usize = 16 << 10;
-const RELEASE: usize = 256 << 10;
+const RELEASE: u64 = 2 * HIGH_WATER as u64;

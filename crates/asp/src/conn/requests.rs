@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use switchboard_core::model::NewTurn;
-use switchboard_core::{CallId, SessionId, Timestamp, TurnId};
+use switchboard_core::{CallId, RequestId, SessionId, Timestamp, TurnId};
 
 use crate::map::{Ending, Options};
 use crate::message::RecordBody;
@@ -18,8 +18,13 @@ pub(super) struct Request {
     /// None while its INVOKE comes in, and for kinds that start no turn.
     pub(super) turn: Option<TurnId>,
     pub(super) options: Options,
+    /// Number of the event that accepted its turn; 0 until that is known.
+    pub(super) accepted: u64,
     /// Number of the last event that was rendered; earlier ones are not rendered again.
     pub(super) seen: u64,
+    /// The session is to be followed again from an earlier place, for this request's sake: until it is,
+    /// events come too early.
+    pub(super) joins: Option<RequestId>,
     /// Whether its execution was seen to begin.
     pub(super) started: bool,
     /// Index of the next record.
@@ -51,7 +56,9 @@ impl Request {
             session,
             turn: None,
             options: Options { stream: true, want: None },
+            accepted: 0,
             seen: 0,
+            joins: None,
             started: false,
             next_n: 0,
             skip_below: 0,
@@ -65,6 +72,16 @@ impl Request {
             queued_bytes: 0,
             fallback: None,
         }
+    }
+
+    /// The index of its end: after everything that the client has seen, here or before a resume.
+    pub(super) fn last_number(&self) -> u64 {
+        self.next_n.max(self.skip_below)
+    }
+
+    /// Number of the last event that it does not need any more.
+    pub(super) fn settled(&self) -> Option<u64> {
+        (self.accepted > 0).then(|| self.seen.max(self.accepted - 1))
     }
 
     /// Takes the next index, for a record that has one.
@@ -126,6 +143,13 @@ impl Requests {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Request)> {
         self.live.iter().map(|(id, request)| (*id, request))
+    }
+
+    /// A session is followed from where it was asked for: whoever waited for that is fed from now on.
+    pub(super) fn joined(&mut self, follow: RequestId) {
+        for request in self.live.values_mut().filter(|request| request.joins == Some(follow)) {
+            request.joins = None;
+        }
     }
 
     pub(super) fn insert(&mut self, id: u16, request: Request) {

@@ -123,6 +123,7 @@ impl AspConnection {
             };
             let mut request = Request::new(RequestState::Queued, session.clone(), self.wire.window);
             request.turn = Some(turn.turn);
+            request.accepted = turn.accepted;
             request.options = Options::restore(&turn.origin.options);
             request.skip_below = *next;
             request.replay_until = resuming.heads.get(&session).map_or(0, |head| head.seq);

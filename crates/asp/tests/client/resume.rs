@@ -127,18 +127,51 @@ fn a_refused_resume_starts_fresh() {
     assert_eq!(cut(&mut peer), Some(("tok-9".into(), vec![(again, 0)])));
 }
 
+/// Whoever answers may have merged deltas otherwise, so that indices of before say nothing.
 #[test]
-fn an_invocation_that_is_recognised_goes_on_where_it_was() {
+fn an_invocation_that_is_recognised_is_told_from_the_start() {
     let mut peer = Peer::standard();
     let id = peer.invoke(keyed("a"));
     peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
     peer.record(id, &numbered(1, "one"));
+    peer.record(id, &numbered(2, "two"));
     cut(&mut peer);
     peer.accept(Features::STANDARD, "");
     assert_eq!(peer.record(id, r#"{"t":"status","state":"queued"}"#).len(), 1);
-    assert_eq!(peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#), []);
-    assert_eq!(peer.record(id, &numbered(1, "one")), []);
-    assert_eq!(texts(&peer.record(id, &numbered(2, "two"))), [(id, "two".into())]);
+    let outputs = peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
+    assert_eq!(events(&outputs)[0], Event::Restarted { id });
+    assert_eq!(texts(&peer.record(id, &numbered(3, "onetwothree"))), [(id, "onetwothree".into())]);
+}
+
+#[test]
+fn without_indices_an_invocation_that_is_recognised_is_told_from_the_start() {
+    let mut peer = Peer::standard();
+    let id = peer.invoke(keyed("a"));
+    peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
+    cut(&mut peer);
+    peer.accept(Features::STANDARD.without(Feature::Resume), "");
+    let outputs = peer.record(id, r#"{"t":"start","run":"r1"}"#);
+    assert_eq!(events(&outputs)[0], Event::Restarted { id });
+    assert_eq!(events(&peer.record(id, r#"{"t":"text","d":"one"}"#)).len(), 1);
+}
+
+#[test]
+fn a_call_that_was_answered_is_not_asked_for_again() {
+    let mut peer = Peer::standard();
+    let id = peer.invoke(keyed("a"));
+    let call = |n: u64, call: &str| {
+        format!(r#"{{"t":"call","n":{n},"call_id":"{call}","name":"t","args":{{}},"timeout_ms":1000}}"#)
+    };
+    peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
+    peer.record(id, &call(1, "c1"));
+    peer.record(id, &call(2, "c2"));
+    peer.client.answer_call(id, "c1", Ok(None), peer.now).unwrap();
+    peer.drain();
+    cut(&mut peer);
+    peer.accept(Features::STANDARD, "");
+    peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
+    assert_eq!(events(&peer.record(id, &call(1, "c1"))), []);
+    assert_eq!(events(&peer.record(id, &call(2, "c2"))).len(), 1);
 }
 
 #[test]

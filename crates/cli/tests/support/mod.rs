@@ -24,6 +24,8 @@ pub(crate) const SECRETS: &[(&str, &str)] = &[
 
 /// The API key of the principal `ann`.
 pub(crate) const ANN: Option<&str> = Some(SECRETS[0].1);
+/// The API key of the principal `bob`.
+pub(crate) const BOB: Option<&str> = Some(SECRETS[1].1);
 
 /// Two principals by API key, one that reaches the agent `echo` only, and one issuer of tokens; the
 /// conformance story speaks by default.
@@ -138,7 +140,16 @@ impl Served {
 
     /// Asks the server to leave.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        self.signal("-TERM");
+    }
+
+    /// Tells the server that files have changed.
+    pub(crate) fn reload(&self) {
+        self.signal("-HUP");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
     }
 

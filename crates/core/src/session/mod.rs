@@ -163,6 +163,11 @@ impl Session {
         self.tools.values()
     }
 
+    /// Whether a key of this principal has led to a turn here, as far as the session remembers.
+    pub fn knows_key(&self, principal: &PrincipalId, key: &str) -> bool {
+        self.requests.iter().any(|known| known.principal == *principal && known.request.key == key)
+    }
+
     /// Whether something goes on by itself: a turn, or an attachment that waits or is live.
     pub fn is_live(&self) -> bool {
         !self.turns.is_empty() || !self.attachments.is_empty()

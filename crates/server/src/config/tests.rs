@@ -61,6 +61,9 @@ fn the_default_file_is_the_default() {
     leaves("", &toml::from_str(&text).unwrap(), &mut written);
     let mut defaults = BTreeSet::new();
     leaves("", &Table::try_from(Config::default()).unwrap(), &mut defaults);
+    // Lists of tables are only hinted at, so that [[…]] can follow.
+    let lists = defaults.extract_if(.., |name| matches!(name.as_str(), "auth.api_keys" | "auth.jwt"));
+    assert_eq!(lists.count(), 2);
     assert_eq!(written, defaults);
 }
 

@@ -29,6 +29,8 @@ pub(super) struct SessionActor {
     pub(super) backoff: Duration,
     pub(super) events_since_snapshot: u64,
     mailbox: mpsc::WeakSender<Letter>,
+    /// The log is closed: nothing can happen here any more.
+    pub(super) closed: bool,
 }
 
 impl SessionActor {
@@ -44,6 +46,7 @@ impl SessionActor {
             backoff: FIRST_BACKOFF,
             events_since_snapshot: 0,
             mailbox,
+            closed: false,
             sessions,
         }
     }
@@ -57,7 +60,7 @@ impl SessionActor {
         }
         Box::pin(self.recover()).await;
         let mut letters = Vec::new();
-        loop {
+        while !self.closed {
             let idle = self.idle_timeout();
             let wake = self.wake_instant();
             tokio::select! {
@@ -211,7 +214,7 @@ impl SessionActor {
 
 /// An op of the server's own.
 pub(super) fn own(op: Op) -> Letter {
-    Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody }))
+    Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody, room: None }))
 }
 
 const BATCH_LETTERS: usize = 1024;

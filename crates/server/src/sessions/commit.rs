@@ -126,6 +126,7 @@ impl SessionActor {
         match appended {
             Ok(()) => {
                 environment.meters.events.increment(batch.events.len() as u64);
+                tracing::debug!(events = batch.events.len(), head = batch.last(), "committed");
                 if due {
                     self.events_since_snapshot = 0;
                 }
@@ -147,9 +148,7 @@ impl SessionActor {
                         Ok(_) => self.sessions.environment.meters.ops.increment(1),
                         Err(reject) => {
                             self.sessions.environment.meters.rejected(reject);
-                            if *reject != Reject::KeyConflict {
-                                self.forget_key(&mail);
-                            }
+                            self.forget_key(&mail);
                         }
                     }
                     if let (Err(reject), true) = (&result, mail.is_workers()) {
@@ -179,6 +178,8 @@ impl SessionActor {
     fn forget_key(&self, mail: &Mail) {
         if let Op::StartTurn(turn) = &mail.op
             && let Some(key) = &turn.key
+            // Whoever may not see the turn that it led to must not start another one elsewhere.
+            && !self.session.knows_key(&mail.actor.principal, &key.key)
         {
             let key = (mail.actor.principal.clone(), key.key.clone());
             self.sessions.environment.keys.lock().forget(&key, self.session.id());
@@ -244,6 +245,12 @@ impl SessionActor {
         let moved_on = matches!(error, StoreError::Conflict { .. });
         if moved_on {
             self.sessions.environment.meters.conflicts.increment(1);
+        }
+        if matches!(error, StoreError::Closed) {
+            // The process is going down; what was not committed has not happened.
+            self.closed = true;
+            self.retained.clear();
+            return;
         }
         tracing::warn!(%error, "the log did not take a batch");
         for outcome in outcomes {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use switchboard_core::model::{ActorKind, Tool};
 use switchboard_core::{Actor, Op, Position, PrincipalId, Reject, Reply, RequestId};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::port::Port;
 
@@ -25,6 +25,9 @@ pub(crate) struct Mail {
     pub(crate) actor: Actor,
     pub(crate) op: Op,
     pub(crate) reply: ReplyTo,
+    /// Room for what the op carries, taken until it is committed.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 impl Mail {

@@ -78,7 +78,13 @@ pub(super) enum Down {
 
 impl Transport {
     pub(super) fn new(peer: PeerId, principal: &Principal) -> Self {
-        Self { peer, up: Line::new(), down: Line::new(), wire: Wire::new(principal.id.clone()), severed: false }
+        Self {
+            peer,
+            up: Line::new(),
+            down: Line::new(),
+            wire: Wire::new(principal.id.clone()),
+            severed: false,
+        }
     }
 
     /// What the server has sent goes on its way.
@@ -152,11 +158,14 @@ impl Client {
     }
 
     fn perspective(&self) -> Perspective {
-        let agreed = self.asp.features();
+        // What was agreed when what is shown now was sent; the connection may be gone already.
+        let agreed = self.features;
         Perspective {
             attachment: self.cid.clone(),
             principal: self.principal.id.clone(),
             client_tools: agreed.has(Feature::ClientTools),
+            events: agreed.has(Feature::Events),
+            stream: true,
             want: None,
         }
     }
@@ -210,7 +219,8 @@ impl Simulation {
         if let Some(transport) = &mut client.transport {
             match transport.down.pop(now) {
                 Some(Down::Frame(Frame::Binary(bytes))) => {
-                    transport.wire.received(&bytes, &self.ledger)?;
+                    let said = transport.wire.received(&bytes, &self.ledger);
+                    said.map_err(|fault| fault.within(format!("client {index}")))?;
                     self.frames += 1;
                     client.asp.handle_input(Input::Binary(bytes), now.as_millis());
                     return Ok(true);
@@ -266,11 +276,14 @@ impl Simulation {
         let now = self.world.now();
         let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
         match event {
-            Event::Accepted { cid, resumed, features, .. } => {
+            Event::Accepted { cid, resumed, features, lost } => {
                 self.trace.note(now, format_args!("client {index} is accepted, resumed: {resumed}"));
                 self.resumed += u64::from(resumed);
                 client.cid = AttachmentId::from(cid.as_deref().unwrap_or("none"));
                 client.features = features;
+                for (id, view) in &mut client.views {
+                    view.lost |= !resumed || lost.contains(id);
+                }
             }
             Event::Bare => client.features = Features::BARE,
             Event::Record { id, record, credit } => {

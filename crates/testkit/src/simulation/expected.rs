@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use switchboard_asp::message::{
-    Ask, Call, Phase, RecordBody, State, Status, ToolActivity, Usage,
-};
+use switchboard_asp::message::{Ask, Call, Phase, RecordBody, State, Status, ToolActivity, Usage};
 use switchboard_asp::{Map, Value};
 use switchboard_core::model::{CallEnd, CallKind, Output};
 use switchboard_core::{AttachmentId, CallId, Event, PrincipalId};
@@ -19,16 +17,21 @@ pub(super) struct Perspective {
     pub(super) principal: PrincipalId,
     /// Whether it executes calls.
     pub(super) client_tools: bool,
+    /// Whether it is shown records at all.
+    pub(super) events: bool,
+    /// Whether output is streamed; otherwise only what has to be answered is shown.
+    pub(super) stream: bool,
     /// Record types that it asked for; none for the usual ones.
     pub(super) want: Option<Vec<String>>,
 }
 
 impl Perspective {
     fn wants(&self, record: &str) -> bool {
-        match &self.want {
-            Some(want) => want.iter().any(|name| name == record),
-            None => matches!(record, "text" | "tool" | "usage"),
-        }
+        self.stream
+            && match &self.want {
+                Some(want) => want.iter().any(|name| name == record),
+                None => matches!(record, "text" | "tool" | "usage"),
+            }
     }
 }
 
@@ -40,14 +43,14 @@ pub(super) fn records(turn: &TurnLog, perspective: &Perspective) -> Vec<RecordBo
     for committed in &turn.events {
         match &committed.event {
             Event::TurnStarted { turn, .. } => {
-                if !std::mem::replace(&mut started, true) {
+                if perspective.stream && !std::mem::replace(&mut started, true) {
                     records.push(RecordBody::Start { run: turn.to_string(), model: None });
                 }
             }
             Event::TurnOutput { output, .. } => records.extend(output_record(output, perspective)),
             Event::CallRequested { call, .. } => {
-                let own =
-                    perspective.client_tools && executes(&call.executor, &perspective.attachment, &perspective.principal);
+                let own = perspective.client_tools
+                    && executes(&call.executor, &perspective.attachment, &perspective.principal);
                 match &call.kind {
                     CallKind::Question { text, .. } => records.push(RecordBody::Ask(Ask {
                         ask_id: call.id.to_string(),
@@ -101,7 +104,7 @@ fn output_record(output: &Output, perspective: &Perspective) -> Option<RecordBod
     match output {
         Output::Text(text) if wants("text") => Some(RecordBody::Text(text.clone())),
         Output::Reasoning(text) if wants("reason") => Some(RecordBody::Reason(text.clone())),
-        Output::Status(text) => {
+        Output::Status(text) if perspective.stream => {
             Some(RecordBody::Status(Status { state: State::Running, pos: None, msg: Some(text.clone()) }))
         }
         Output::Usage(usage) if wants("usage") => {
@@ -141,7 +144,14 @@ fn activity(
     d: Option<String>,
     output: Option<Value>,
 ) -> RecordBody {
-    RecordBody::Tool(ToolActivity { call_id: call.to_string(), name: name.to_owned(), phase, args, d, output })
+    RecordBody::Tool(ToolActivity {
+        call_id: call.to_string(),
+        name: name.to_owned(),
+        phase,
+        args,
+        d,
+        output,
+    })
 }
 
 fn map(json: &serde_json::Value) -> Map {

@@ -42,7 +42,9 @@ impl Simulation {
         let index = self.random.index(self.clients.len());
         let now = self.world.now();
         let Some(client) = self.clients.get_mut(index) else { return };
-        let Some(transport) = client.transport.as_mut().filter(|transport| !transport.severed) else { return };
+        let Some(transport) = client.transport.as_mut().filter(|transport| !transport.severed) else {
+            return;
+        };
         let (up, down) = (transport.up.len() as u64, transport.down.len() as u64);
         let kept_up = usize::try_from(self.random.below(up + 1)).unwrap_or(0);
         let kept_down = usize::try_from(self.random.below(down + 1)).unwrap_or(0);
@@ -125,7 +127,8 @@ impl Simulation {
     /// Another process changes a session of the first principal, which it shares, or not.
     fn write_behind(&mut self) {
         let [owner, guest, ..] = self.principals.as_slice() else { return };
-        let session = SessionId::named(owner, "s0");
+        let (owner, guest) = (owner.clone(), guest.clone());
+        let session = SessionId::named(&owner, "s0");
         let roles = [Some(Role::Contributor), Some(Role::Contributor), Some(Role::Observer), None];
         let role = self.random.pick(&roles).copied().flatten();
         let op = Op::Admit { principal: guest.id.clone(), role };

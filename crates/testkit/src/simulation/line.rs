@@ -43,9 +43,4 @@ impl<T> Line<T> {
     pub(super) fn truncate(&mut self, kept: usize) {
         self.queue.truncate(kept);
     }
-
-    /// The thing that arrives last, for somebody who wants to tamper with it.
-    pub(super) fn last_mut(&mut self) -> Option<&mut T> {
-        self.queue.back_mut().map(|(_, thing)| thing)
-    }
 }

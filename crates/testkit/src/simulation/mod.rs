@@ -265,6 +265,7 @@ struct Simulation {
     ledger: Ledger,
     /// Events that the ledger has seen.
     fed: usize,
+    limits: SessionLimits,
     principals: Vec<Principal>,
     clients: Vec<Client>,
     raws: Vec<Raw>,
@@ -300,7 +301,7 @@ impl Simulation {
             ..Settings::default()
         };
         let mut world = World::with(settings);
-        world.set_default_agent("steady", crate::simulation::stories::agent(Recovery::Replay));
+        world.set_default_agent("steady", stories::agent(Recovery::Replay));
         world.add_agent("frail", stories::agent(Recovery::Fail));
         let principals: Vec<Principal> = ["ann", "bob"].into_iter().map(Principal::new).collect();
         let owner = |index: usize| principals.get(index % principals.len()).cloned();
@@ -312,7 +313,8 @@ impl Simulation {
             protocol: tap.protocol(Asp::new(asp_limits())),
             tap,
             tamper: Tamper::new(options.mutation),
-            ledger: Ledger::new(limits),
+            ledger: Ledger::new(limits.clone()),
+            limits,
             fed: 0,
             world,
             principals,

@@ -30,7 +30,14 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) const fn new(principal: Principal) -> Self {
-        Self { principal, transport: None, next_id: 1, requests: BTreeMap::new(), last: None, disowned: false }
+        Self {
+            principal,
+            transport: None,
+            next_id: 1,
+            requests: BTreeMap::new(),
+            last: None,
+            disowned: false,
+        }
     }
 }
 
@@ -74,8 +81,10 @@ impl Simulation {
             }
             Some(Down::Frame(Frame::Binary(bytes))) => {
                 self.frames += 1;
-                for said in transport.wire.received(&bytes, &self.ledger)? {
-                    raw.hear(said, &self.ledger).map_err(|fault| fault.within(format!("raw peer {index}")))?;
+                let said = transport.wire.received(&bytes, &self.ledger);
+                for said in said.map_err(|fault| fault.within(format!("raw peer {index}")))? {
+                    raw.hear(said, &self.ledger)
+                        .map_err(|fault| fault.within(format!("raw peer {index}")))?;
                 }
             }
             Some(Down::Frame(_)) => {
@@ -111,6 +120,7 @@ impl Simulation {
         }
         raw.disowned = false;
         raw.last = Some(bytes.clone());
+        self.trace.note(now, format_args!("raw peer {index} sends {bytes:?}"));
         transport.up.push(Up::Frame(Frame::Binary(bytes)), now, delay);
     }
 
@@ -154,7 +164,8 @@ impl Simulation {
         let Some(raw) = self.raws.get_mut(index) else { return Bytes::new() };
         let parent = raw.requests.keys().next().copied().unwrap_or(1);
         let id = raw.fresh_id();
-        let payload = json!({"kind": "result", "parent": parent, "call_id": "call_1", "ok": true, "output": 1});
+        let payload =
+            json!({"kind": "result", "parent": parent, "call_id": "call_1", "ok": true, "output": 1});
         frame(Opcode::Invoke, id, payload.to_string().as_bytes())
     }
 
@@ -177,7 +188,10 @@ impl Simulation {
         let Some(raw) = self.raws.get_mut(index) else { return };
         let Some(last) = &raw.last else { return };
         let text = String::from_utf8_lossy(last).into_owned();
-        raw.requests.values_mut().filter(|(tag, _)| text.contains(tag.as_str())).for_each(|(tag, _)| tag.clear());
+        raw.requests
+            .values_mut()
+            .filter(|(tag, _)| text.contains(tag.as_str()))
+            .for_each(|(tag, _)| tag.clear());
         raw.disowned = true;
     }
 

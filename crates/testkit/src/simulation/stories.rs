@@ -16,6 +16,9 @@ use crate::script::{Recovery, Script, Step, ToolSpec};
 /// An agent that tells every story below, and recovers as asked.
 pub(super) fn agent(recovery: Recovery) -> Script {
     let mut script = Script::new().recovering(recovery).with_tool(own_tool("sum"));
+    // Whoever goes on after a loss is lost again and again, until its deadline.
+    let pause = if recovery == Recovery::Replay { 3_000 } else { 10 };
+    script = script.on("lose *", vec![Step::Wait(pause), Step::Lose]);
     for (name, steps) in stories() {
         script = script.on(&format!("{name} *"), steps);
     }
@@ -23,15 +26,20 @@ pub(super) fn agent(recovery: Recovery) -> Script {
         "sum",
         vec![
             Step::Text("adding".into()),
-            Step::EndWith { finish: Finish::Complete, output: Some(json!({"sum": 3})), usage: None, cpu_ms: None },
+            Step::EndWith {
+                finish: Finish::Complete,
+                output: Some(json!({"sum": 3})),
+                usage: None,
+                cpu_ms: None,
+            },
         ],
     )
 }
 
 /// The names of the stories; the more often one is here, the more often it is told.
 pub(super) const NAMES: &[&str] = &[
-    "burst", "burst", "paced", "paced", "paced", "long", "call", "call", "twice", "ask", "tool", "mix", "mix",
-    "fail", "empty", "panic", "hang", "deaf", "lose", "grow", "unknown", "echo", "late",
+    "burst", "burst", "paced", "paced", "paced", "long", "call", "call", "twice", "ask", "tool", "mix",
+    "mix", "fail", "empty", "panic", "hang", "deaf", "lose", "grow", "unknown", "echo", "late",
 ];
 
 /// The tool that clients execute.
@@ -93,17 +101,16 @@ fn stories() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         ("mix", mixed()),
-        (
-            "fail",
-            vec![Step::Echo, Step::Wait(20), Step::Fill { bytes: 900, piece: 300 }, failure()],
-        ),
+        ("fail", vec![Step::Echo, Step::Wait(20), Step::Fill { bytes: 900, piece: 300 }, failure()]),
         ("empty", vec![Step::End(Finish::Empty)]),
         ("panic", vec![Step::Reason("hm".into()), Step::Panic]),
         ("hang", vec![Step::Echo, Step::Hang]),
         ("deaf", vec![Step::Echo, Step::Deaf, Step::Hang]),
-        ("lose", vec![Step::Wait(10), Step::Lose]),
         ("grow", vec![Step::AddTools(vec![found()]), text("x"), Step::RemoveTools(vec!["found".into()])]),
-        ("unknown", vec![Step::Call { tool: "nothing".into(), args: json!({}), timeout_ms: 500, give_up: true }]),
+        (
+            "unknown",
+            vec![Step::Call { tool: "nothing".into(), args: json!({}), timeout_ms: 500, give_up: true }],
+        ),
         ("late", vec![Step::Wait(1_200), Step::Echo, Step::Wait(300), text("done")]),
     ]
 }

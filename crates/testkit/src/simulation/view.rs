@@ -18,6 +18,8 @@ pub(super) struct View {
     pub(super) tag: Option<String>,
     /// The client has asked to stop it.
     pub(super) interrupted: bool,
+    /// It was lost, and may have been invoked again.
+    pub(super) lost: bool,
     run: Option<String>,
     /// Index of the next record.
     next: usize,
@@ -27,7 +29,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(invoke: Invoke, tag: Option<String>) -> Self {
-        Self { invoke, tag, interrupted: false, run: None, next: 0, loose: String::new() }
+        Self { invoke, tag, interrupted: false, lost: false, run: None, next: 0, loose: String::new() }
     }
 
     /// It runs anew: what was seen so far is void.
@@ -52,19 +54,23 @@ impl View {
         }
         let Some(n) = record.n else {
             // The server's own remarks have no index; text without one is a piece, or nothing is numbered.
-            if let RecordBody::Text(text) | RecordBody::Reason(text) = &record.body {
-                self.loose.push_str(text);
+            match &record.body {
+                RecordBody::Text(text) | RecordBody::Reason(text) => self.loose.push_str(text),
+                // Where the end has no room for it, a collected answer comes just before.
+                RecordBody::Data { value: Value::Str(text), .. } => self.loose.push_str(text),
+                _ => {}
             }
             return Ok(());
         };
-        let Some(run) = &self.run else {
-            return Err(broken(format!("record {n} came before the start: {:?}", record.body)));
-        };
-        let turn = ledger.turn(run).ok_or_else(|| {
-            Fault::new(Invariant::Durable, format!("turn {run} has left the log"))
+        let turn = self.turn(ledger).ok_or_else(|| {
+            Fault::new(Invariant::Durable, format!("record {n} of a turn that is not in the log"))
         })?;
+        if self.invoke.stream && self.run.is_none() {
+            return Err(broken(format!("record {n} came before the start: {:?}", record.body)));
+        }
+        let run = &turn.tag;
         let n = usize::try_from(n).unwrap_or(usize::MAX);
-        let perspective = Perspective { want: self.invoke.want.clone(), ..perspective.clone() };
+        let perspective = self.looking(perspective);
         let expected = expected::records(turn, &perspective);
         let Some(passed) = expected.get(self.next..=n) else {
             let (next, most) = (self.next, expected.len());
@@ -72,14 +78,20 @@ impl View {
         };
         let loose = std::mem::take(&mut self.loose);
         let fits = match &record.body {
-            RecordBody::Text(text) => loose + text == joined(passed, |body| match body {
-                RecordBody::Text(text) => Some(text),
-                _ => None,
-            }),
-            RecordBody::Reason(text) => loose + text == joined(passed, |body| match body {
-                RecordBody::Reason(text) => Some(text),
-                _ => None,
-            }),
+            RecordBody::Text(text) => {
+                loose + text
+                    == joined(passed, |body| match body {
+                        RecordBody::Text(text) => Some(text),
+                        _ => None,
+                    })
+            }
+            RecordBody::Reason(text) => {
+                loose + text
+                    == joined(passed, |body| match body {
+                        RecordBody::Reason(text) => Some(text),
+                        _ => None,
+                    })
+            }
             body => matches!(passed, [one] if expected::same(body, one)),
         };
         if !fits {
@@ -111,16 +123,14 @@ impl View {
         if self.interrupted {
             return Ok(());
         }
-        let turn = match &self.run {
-            Some(run) => ledger.turn(run),
-            None => ledger.tagged(tag),
-        };
-        let Some(turn) = turn else {
+        let Some(turn) = self.turn(ledger) else {
             return Err(Fault::new(Invariant::Durable, format!("{tag} ended, and is not in the log")));
         };
         let outcome = turn.end.as_ref().map(|end| &end.outcome);
         match (end.finish, outcome) {
             (Finish::Interrupted, Some(TurnOutcome::Interrupted { .. })) => return Ok(()),
+            // A bare end does not say which one it is.
+            (_, Some(TurnOutcome::Interrupted { .. })) if !perspective.events => return Ok(()),
             // The cancel could not be passed on: the client asked for none, but the turn was another's.
             (Finish::Interrupted, None) if end.abandoned => return Ok(()),
             (Finish::Interrupted, _) | (_, None) => {}
@@ -134,15 +144,18 @@ impl View {
     fn complete(&self, end: &End, turn: &TurnLog, perspective: &Perspective) -> Result<(), Fault> {
         let tag = &turn.tag;
         if !self.invoke.stream {
-            let output = end.output.as_ref().and_then(Value::as_str).unwrap_or_default();
-            if end.output.as_ref().is_none_or(|output| output.as_str().is_some()) && output != turn.text {
-                return Err(broken(format!("{tag} was answered with {output:?}, the log has {:?}", turn.text)));
+            let structured = turn.end.as_ref().is_some_and(|end| end.output.is_some());
+            let output = end.output.as_ref().and_then(Value::as_str).unwrap_or(&self.loose);
+            if !structured && output != turn.text {
+                return Err(broken(format!(
+                    "{tag} was answered with {output:?}, the log has {:?}",
+                    turn.text
+                )));
             }
             return Ok(());
         }
         if self.run.is_some() && self.next > 0 {
-            let perspective = Perspective { want: self.invoke.want.clone(), ..perspective.clone() };
-            let expected = expected::records(turn, &perspective).len();
+            let expected = expected::records(turn, &self.looking(perspective)).len();
             if self.next != expected {
                 return Err(broken(format!("{tag} ended after {} of {expected} records", self.next)));
             }
@@ -187,13 +200,27 @@ impl View {
     }
 
     fn failed(&self, error: &ErrorBody, ledger: &Ledger) -> Result<(), Fault> {
-        let Some(run) = self.run.as_ref().filter(|_| !self.interrupted) else { return Ok(()) };
+        let Some(run) = self.run.as_ref().filter(|_| !self.interrupted && !self.lost) else { return Ok(()) };
         let outcome = ledger.turn(run).and_then(|turn| turn.end.as_ref()).map(|end| &end.outcome);
         match (outcome, error.known()) {
             (Some(TurnOutcome::Failed(_) | TurnOutcome::Expired), _)
             | (_, Some(Code::SlowConsumer | Code::ReplayGone)) => Ok(()),
             (outcome, code) => Err(broken(format!("{run} failed with {code:?}, the log says {outcome:?}"))),
         }
+    }
+
+    /// The turn that it stands for.
+    fn turn<'a>(&self, ledger: &'a Ledger) -> Option<&'a TurnLog> {
+        match &self.run {
+            Some(run) => ledger.turn(run),
+            None => ledger.tagged(self.tag.as_ref()?),
+        }
+    }
+
+    /// How its client looks at this request.
+    fn looking(&self, perspective: &Perspective) -> Perspective {
+        let (stream, want) = (self.invoke.stream, self.invoke.want.clone());
+        Perspective { stream, want, ..perspective.clone() }
     }
 
     fn check_owner(&self, turn: &TurnLog, principal: &PrincipalId) -> Result<(), Fault> {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use switchboard_asp::codec::{
-    Assembled, Assembler, AssemblerLimits, Assembly, Incoming, Payload, ReaderOptions, decompress, open_payload,
+    Assembled, Assembler, AssemblerLimits, Assembly, Incoming, Payload, ReaderOptions, decompress,
+    open_payload,
 };
 use switchboard_asp::message::{ClientMessage, ErrorFrame, RecordBody, ServerHelloOp, Stream};
 use switchboard_asp::{Code, Features, Flags, Frame, FrameReader, Opcode, ServerMessage};
@@ -21,9 +22,12 @@ pub(super) struct Wire {
     assembler: Assembler,
     /// Requests that wait for their end, with the least index that may come.
     open: BTreeMap<u16, u64>,
+    /// Requests that the client wants to resume.
+    resumed: BTreeSet<u16>,
     /// Requests that could not be resumed, and whether they were invoked again since.
     lost: BTreeMap<u16, bool>,
-    pub(super) received: u64,
+    /// INVOKEs under an id that was open as far as the client knew; the server may have known better.
+    repeated: BTreeMap<u16, u32>,
 }
 
 /// Something that a frame said, as far as peers without a client of their own care.
@@ -36,14 +40,16 @@ pub(super) enum Said {
 
 impl Wire {
     pub(super) fn new(principal: PrincipalId) -> Self {
-        let limits = AssemblerLimits { max_payload: 16 << 20, max_held: 64 << 20, ..AssemblerLimits::default() };
+        let limits =
+            AssemblerLimits { max_payload: 16 << 20, max_held: 64 << 20, ..AssemblerLimits::default() };
         Self {
             principal,
             features: Features::BARE,
             assembler: Assembler::new(limits),
             open: BTreeMap::new(),
+            resumed: BTreeSet::new(),
             lost: BTreeMap::new(),
-            received: 0,
+            repeated: BTreeMap::new(),
         }
     }
 
@@ -59,10 +65,16 @@ impl Wire {
             let Incoming::Frame(frame) = incoming else { continue };
             match frame.opcode {
                 Opcode::Invoke if frame.id != 0 => {
+                    if self.resumed.remove(&frame.id) {
+                        self.open.remove(&frame.id);
+                    }
                     if let Some(again) = self.lost.get_mut(&frame.id) {
                         *again = true;
+                        self.open.remove(&frame.id);
                     }
-                    self.open.entry(frame.id).or_insert(0);
+                    if self.open.insert(frame.id, 0).is_some() && !frame.flags.has(Flags::MORE) {
+                        *self.repeated.entry(frame.id).or_default() += 1;
+                    }
                 }
                 Opcode::Hello => self.greeted(frame),
                 _ => {}
@@ -77,13 +89,13 @@ impl Wire {
         if let Ok(ClientMessage::Hello(hello)) = ClientMessage::from_payload(opcode, payload)
             && let Some(resume) = hello.resume
         {
+            self.resumed.extend(resume.next.iter().map(|(id, _)| *id));
             self.open.extend(resume.next);
         }
     }
 
     /// The client receives a message.
     pub(super) fn received(&mut self, message: &Bytes, ledger: &Ledger) -> Result<Vec<Said>, Fault> {
-        self.received += 1;
         let mut said = Vec::new();
         for incoming in FrameReader::new(message.clone(), ReaderOptions::default()) {
             let frame = match incoming {
@@ -92,7 +104,10 @@ impl Wire {
             };
             let flags = frame.flags.agreed(self.features).map_err(|error| unreadable(error.to_string()))?;
             let id = frame.id;
-            if !self.open.contains_key(&id) && id != 0 && matches!(frame.opcode, Opcode::Stream | Opcode::Error) {
+            if !self.open.contains_key(&id)
+                && id != 0
+                && matches!(frame.opcode, Opcode::Stream | Opcode::Error)
+            {
                 if !(frame.opcode == Opcode::Error && self.lost.contains_key(&id)) {
                     let detail = format!("{:?} on {id}, which is over or was never open", frame.opcode);
                     return Err(Fault::new(Invariant::OneTerminal, detail));
@@ -111,7 +126,8 @@ impl Wire {
     fn message(&mut self, whole: &Assembled, ledger: &Ledger) -> Result<Option<Said>, Fault> {
         self.check_privacy(whole, ledger)?;
         let id = whole.id;
-        let payload = open_payload(whole, self.features, 16 << 20).map_err(|error| unreadable(error.to_string()))?;
+        let payload =
+            open_payload(whole, self.features, 16 << 20).map_err(|error| unreadable(error.to_string()))?;
         let message = ServerMessage::from_payload(whole.opcode, payload)
             .map_err(|error| unreadable(format!("{error}: {whole:?}")))?;
         match message {
@@ -121,7 +137,9 @@ impl Wire {
                     self.lost = hello.lost.unwrap_or_default().into_iter().map(|id| (id, false)).collect();
                 } else {
                     // What is sent again is open again.
-                    self.open.clear();
+                    std::mem::take(&mut self.resumed).iter().for_each(|id| {
+                        self.open.remove(id);
+                    });
                 }
                 Ok(None)
             }
@@ -153,7 +171,7 @@ impl Wire {
             *least = n + 1;
         }
         if terminal || flags.has(Flags::END) {
-            self.open.remove(&id);
+            self.close(id);
             return Ok(Some(Said::End(id)));
         }
         Ok(text.map(|text| Said::Text(id, text)))
@@ -164,8 +182,17 @@ impl Wire {
         if gone && self.lost.remove(&id) == Some(true) {
             return None;
         }
-        self.open.remove(&id);
+        self.close(id);
         Some(if matches!(error, ErrorFrame::Complete(_)) { Said::End(id) } else { Said::Error(id) })
+    }
+
+    fn close(&mut self, id: u16) {
+        match self.repeated.get_mut(&id).filter(|left| **left > 0) {
+            Some(left) => *left -= 1,
+            None => {
+                self.open.remove(&id);
+            }
+        }
     }
 
     /// Nobody is told identifiers or words of somebody else.
@@ -180,8 +207,7 @@ impl Wire {
         };
         for word in bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'~') {
             let Ok(word) = std::str::from_utf8(word) else { continue };
-            if let Some(marker) = word.strip_prefix('~') {
-                let owner = marker.split('~').next().unwrap_or_default();
+            if let Some((owner, _)) = word.split_once('~').and_then(|(_, rest)| rest.split_once('~')) {
                 if owner != self.principal.as_str() {
                     let detail = format!("{} reads words of {owner}", self.principal);
                     return Err(Fault::new(Invariant::Privacy, detail));

@@ -77,6 +77,19 @@ impl World {
         }
     }
 
+    /// A key that led to nothing may be used for something else, somewhere else.
+    pub(super) fn forget_key(&mut self, session: &SessionId, mail: &Mail) {
+        if let Op::StartTurn(turn) = &mail.op
+            && let Some(key) = &turn.key
+            && !self.session(session).is_some_and(|known| known.knows_key(&mail.actor.principal, &key.key))
+        {
+            let key = (mail.actor.principal.clone(), key.key.clone());
+            if self.keys.sessions.get(&key).is_some_and(|(known, _)| known == session) {
+                self.keys.sessions.remove(&key);
+            }
+        }
+    }
+
     /// Takes in the idempotency keys of the log, as a server does when it starts.
     pub(super) fn remember_keys(&mut self) {
         self.keys = KeyIndex::default();

@@ -260,6 +260,9 @@ impl World {
                     if let (Err(reject), true) = (&result, mail.is_of_worker()) {
                         self.judge(id, &mail.op, reject);
                     }
+                    if result.is_err() {
+                        self.forget_key(id, &mail);
+                    }
                     self.answer(mail.reply, result);
                 }
                 Outcome::Attach(request, Ok((position, view))) => {
