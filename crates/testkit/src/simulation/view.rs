@@ -1,5 +1,7 @@
 //! What a client has seen of one request, held against the log.
 
+use std::collections::BTreeSet;
+
 use switchboard_asp::client::Ending;
 use switchboard_asp::message::{End, ErrorBody, Finish, Invoke, InvokeBody, Record, RecordBody};
 use switchboard_asp::{Code, Value};
@@ -23,13 +25,15 @@ pub(super) struct View {
     run: Option<String>,
     /// Index of the next record.
     next: usize,
+    /// Calls and questions that were shown before a restart; once answered they are not shown again.
+    asked: BTreeSet<String>,
     /// Pieces of a record whose last piece is still to come, or text without index.
     loose: String,
 }
 
 impl View {
     pub(super) fn new(invoke: Invoke, tag: Option<String>) -> Self {
-        Self { invoke, tag, interrupted: false, lost: false, run: None, next: 0, loose: String::new() }
+        Self { invoke, tag, interrupted: false, lost: false, run: None, next: 0, asked: BTreeSet::new(), loose: String::new() }
     }
 
     /// It runs anew: what was seen so far is void.
@@ -76,6 +80,9 @@ impl View {
             let (next, most) = (self.next, expected.len());
             return Err(broken(format!("record {n} of {run}: {next} is next, {most} are in the log")));
         };
+        let known = |body: &RecordBody| call_id(body).is_some_and(|id| self.asked.contains(id));
+        let hidden = passed.iter().take(passed.len() - 1).take_while(|body| known(body)).count();
+        let passed = passed.get(hidden..).unwrap_or_default();
         let loose = std::mem::take(&mut self.loose);
         let fits = match &record.body {
             RecordBody::Text(text) => {
@@ -97,6 +104,7 @@ impl View {
         if !fits {
             return Err(broken(format!("record {n} of {run} is {:?}, the log has {passed:?}", record.body)));
         }
+        self.asked.extend(call_id(&record.body).map(str::to_owned));
         self.next = n + 1;
         Ok(())
     }
@@ -155,9 +163,10 @@ impl View {
             return Ok(());
         }
         if self.run.is_some() && self.next > 0 {
-            let expected = expected::records(turn, &self.looking(perspective)).len();
-            if self.next != expected {
-                return Err(broken(format!("{tag} ended after {} of {expected} records", self.next)));
+            let expected = expected::records(turn, &self.looking(perspective));
+            let missed = expected.get(self.next..).unwrap_or_default();
+            if missed.iter().any(|body| call_id(body).is_none_or(|id| !self.asked.contains(id))) {
+                return Err(broken(format!("{tag} ended after {} of {} records", self.next, expected.len())));
             }
         }
         Ok(())
@@ -234,6 +243,14 @@ impl View {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn call_id(body: &RecordBody) -> Option<&str> {
+    match body {
+        RecordBody::Call(call) => Some(&call.call_id),
+        RecordBody::Ask(ask) => Some(&ask.ask_id),
+        _ => None,
     }
 }
 
