@@ -1,12 +1,12 @@
 //! Seeded simulations: 200 by default, `SWITCHBOARD_SEEDS=N` for another number, `SWITCHBOARD_SEED=N`
 //! for a single one; and proof that whatever they watch for would be noticed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use switchboard_testkit::{Failure, Invariant, Mutation, SimulationOptions, simulate};
+use switchboard_testkit::{Failure, Invariant, Mutation, Report, SimulationOptions, simulate};
 
 #[expect(clippy::disallowed_methods, reason = "how many seeds to run is up to whoever runs the tests")]
 fn number(name: &str) -> Option<u64> {
@@ -29,10 +29,7 @@ fn run(seeds: u64) -> Option<Box<Failure>> {
                 if seed >= seeds || seed > found.load(Ordering::Relaxed) {
                     return failure;
                 }
-                let t0 = std::time::Instant::now();
-                let r = simulate(seed, &options());
-                eprintln!("T {seed} {:?} {:?}", t0.elapsed(), r.as_ref().map(|r| (r.events, r.millis)).ok());
-                if let Err(found_here) = r {
+                if let Err(found_here) = simulate(seed, &options()) {
                     found.fetch_min(seed, Ordering::Relaxed);
                     failure = Some(found_here);
                 }
@@ -58,4 +55,127 @@ fn one_seed() {
         Ok(report) => println!("{report:?}"),
         Err(failure) => panic!("\n{failure}"),
     }
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    for seed in 0..4 {
+        let report = simulate(seed, &options()).unwrap();
+        assert_eq!(report, simulate(seed, &options()).unwrap());
+        assert_ne!(report.digest, simulate(seed + 100, &options()).unwrap().digest);
+    }
+}
+
+/// A simulation in which nothing happens proves nothing.
+#[test]
+fn a_simulation_does_a_lot() {
+    let reports: Vec<_> = (0..20).map(|seed| simulate(seed, &options()).unwrap()).collect();
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    assert!(sum(|report| report.events) > 20 * 400, "events");
+    assert!(sum(|report| report.frames) > 20 * 200, "frames");
+    assert!(sum(|report| report.cuts) > 20 * 2, "cuts");
+    assert!(sum(|report| report.crashes) > 20, "crashes");
+    assert!(sum(|report| report.resumed) > 20 * 2, "resumes");
+}
+
+/// Breaks the environment, seed by seed, until somebody notices; they have to notice the right thing.
+fn notices(mutation: Mutation, invariant: Invariant) {
+    for seed in 0..40 {
+        let broken = SimulationOptions { mutation: Some(mutation), ..options() };
+        if let Err(failure) = simulate(seed, &broken) {
+            assert_eq!(failure.invariant, invariant, "{mutation:?}: {failure}");
+            return;
+        }
+    }
+    panic!("{mutation:?} breaks {invariant:?}, and nobody notices");
+}
+
+#[test]
+fn a_connection_that_misses_an_event_is_noticed() {
+    notices(Mutation::SkipDelivery, Invariant::Positions);
+}
+
+#[test]
+fn a_connection_that_is_fed_an_event_twice_is_noticed() {
+    notices(Mutation::RepeatDelivery, Invariant::Positions);
+}
+
+#[test]
+fn a_log_that_misses_an_event_is_noticed() {
+    notices(Mutation::LoseEvent, Invariant::Positions);
+}
+
+#[test]
+fn a_second_end_of_a_turn_is_noticed() {
+    notices(Mutation::EndTwice, Invariant::OneEnd);
+}
+
+#[test]
+fn a_turn_without_an_end_is_noticed() {
+    notices(Mutation::NeverEnd, Invariant::OneEnd);
+}
+
+#[test]
+fn output_after_an_interrupt_is_noticed() {
+    notices(Mutation::SpeakAfterInterrupt, Invariant::Silence);
+}
+
+#[test]
+fn a_second_end_of_a_call_is_noticed() {
+    notices(Mutation::EndCallTwice, Invariant::OneCallEnd);
+}
+
+#[test]
+fn a_call_without_an_end_is_noticed() {
+    notices(Mutation::LoseCallEnd, Invariant::OneCallEnd);
+}
+
+#[test]
+fn a_frame_that_is_lost_is_noticed() {
+    notices(Mutation::LoseFrame, Invariant::SameView);
+}
+
+#[test]
+fn a_frame_that_comes_twice_is_noticed() {
+    notices(Mutation::RepeatFrame, Invariant::SameView);
+}
+
+#[test]
+fn a_second_terminal_frame_is_noticed() {
+    notices(Mutation::RepeatTerminal, Invariant::OneTerminal);
+}
+
+#[test]
+fn a_request_that_is_never_answered_is_noticed() {
+    notices(Mutation::LoseTerminal, Invariant::Rest);
+}
+
+#[test]
+fn an_event_that_is_not_applied_is_noticed() {
+    notices(Mutation::SkipApply, Invariant::Replay);
+}
+
+#[test]
+fn a_connection_that_never_forgets_is_noticed() {
+    notices(Mutation::Hoard, Invariant::Bounds);
+}
+
+#[test]
+fn a_turn_that_leaves_the_log_is_noticed() {
+    notices(Mutation::ForgetTurn, Invariant::Durable);
+}
+
+#[test]
+fn a_request_that_is_executed_twice_is_noticed() {
+    notices(Mutation::RunTwice, Invariant::OneExecution);
+}
+
+#[test]
+fn a_frame_at_the_wrong_principal_is_noticed() {
+    notices(Mutation::Leak, Invariant::Privacy);
+}
+
+#[test]
+fn a_panic_is_noticed() {
+    notices(Mutation::Panic, Invariant::NoPanic);
 }

@@ -123,14 +123,18 @@ impl AspConnection {
     ) -> Option<SessionId> {
         self.derived += 1;
         let used = self.derived;
-        if let Some(followed) = self.link.sessions.get_mut(&session) {
+        if let Some(followed) = self.link.sessions.get_mut(&session).filter(|followed| !followed.missed) {
             followed.used = used;
             return Some(session);
         }
-        if self.link.sessions.len() >= self.limits.max_sessions as usize && !self.leave_idle_session() {
+        let known = self.link.sessions.contains_key(&session);
+        if !known
+            && self.link.sessions.len() >= self.limits.max_sessions as usize
+            && !self.leave_idle_session()
+        {
             return None;
         }
-        self.link.sessions.insert(session.clone(), Followed { used, head: 0 });
+        self.link.sessions.insert(session.clone(), Followed { used, ..Followed::default() });
         if open {
             self.submit_open(&session, name);
         }
@@ -208,7 +212,8 @@ impl AspConnection {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.fallback = None;
         request.accepted = accepted.seq;
-        if !replayed && request.session == session && self.link.sessions.contains_key(&session) {
+        let followed = self.link.sessions.get(&session).is_some_and(|followed| !followed.missed);
+        if !replayed && request.session == session && followed {
             return;
         }
         // The key was used before: this request stands for that turn, from its beginning. The key may
@@ -219,7 +224,7 @@ impl AspConnection {
             self.submit(&session, op, Pending::Cancel(id, turn.clone()));
         }
         self.requests.bind(id, session.clone(), turn);
-        self.link.sessions.entry(session.clone()).or_default();
+        self.link.sessions.entry(session.clone()).or_default().missed = false;
         // Other requests of the session must not miss what they have not seen yet.
         let others = self.requests.iter().filter(|(_, other)| other.session == session);
         let seq = others.filter_map(|(_, other)| other.settled()).min().unwrap_or(0);

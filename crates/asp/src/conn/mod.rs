@@ -99,8 +99,10 @@ struct Followed {
     /// When it was last used for an INVOKE; the longest idle one goes first.
     used: u64,
     /// The last event that the view told of when the following began; earlier changes of the tools
-    /// are known from there.
+    /// are known from there. 0 until it has begun.
     head: u64,
+    /// The log failed just when the following was asked for.
+    missed: bool,
 }
 
 /// What an answer from a session is for.
@@ -317,8 +319,21 @@ impl AspConnection {
                 self.abandon(id, &turn);
             }
             Pending::Follow(session) => {
-                self.link.sessions.remove(&session);
+                match self.link.sessions.get_mut(&session) {
+                    // The attachment may be known there, and has to be taken away later.
+                    Some(followed) if matches!(reject, Reject::Unavailable { .. } | Reject::Busy) => {
+                        followed.missed |= followed.head == 0;
+                    }
+                    Some(_) | None => {
+                        self.link.sessions.remove(&session);
+                    }
+                }
                 self.tools_arrived();
+                // Nothing more would be heard of these.
+                let (code, retry_ms) = crate::map::reject_code(&reject);
+                for id in self.requests.joining(request) {
+                    self.fail_request(id, code, &reject.to_string(), retry_ms);
+                }
             }
             Pending::Auth => {
                 self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);

@@ -267,7 +267,11 @@ impl AspConnection {
                     self.send_collected(id, &end);
                 }
                 if features.has(Feature::Complete06) {
-                    self.send_completion(id, end, replay);
+                    // The output is a record of its own then, which may have arrived before a resume.
+                    if request.next_n < request.skip_below {
+                        end.output = None;
+                    }
+                    self.send_completion(id, n, end, replay);
                 } else if features.has(Feature::Events) {
                     let n = features.has(Feature::Resume).then_some(n);
                     let map = Record { n, body: RecordBody::End(end) }.to_map();
@@ -293,11 +297,11 @@ impl AspConnection {
         self.send_delta(id, false, 0, &text, false);
     }
 
-    fn send_completion(&mut self, id: u16, end: End, replay: bool) {
+    fn send_completion(&mut self, id: u16, n: u64, end: End, replay: bool) {
         if self.wire.features.has(Feature::Events)
             && let Some(value) = end.output
         {
-            self.send_record(id, None, RecordBody::Data { mime: None, value }, replay);
+            self.send_record(id, Some(n), RecordBody::Data { mime: None, value }, replay);
         }
         let completion = Completion { finish: Some(end.finish), metrics: end.metrics };
         self.send_map(Opcode::Error, id, self.flags(replay), &completion.to_map());

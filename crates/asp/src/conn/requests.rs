@@ -152,6 +152,11 @@ impl Requests {
         }
     }
 
+    /// The requests that wait until a session is followed from where it was asked for.
+    pub(super) fn joining(&self, follow: RequestId) -> Vec<u16> {
+        self.iter().filter(|(_, request)| request.joins == Some(follow)).map(|(id, _)| id).collect()
+    }
+
     pub(super) fn insert(&mut self, id: u16, request: Request) {
         self.tombstones.retain(|(_, dead)| *dead != id);
         if let Some(turn) = &request.turn {

@@ -249,4 +249,8 @@ const WIDE: &[&str] = &[
     "limits.principal_turns_per_s=1000000",
     "limits.principal_turns_burst=1000000",
     "session.running_turns=20000",
+    "asp.limits.frames_per_s=1000000",
+    "asp.limits.frames_burst=1000000",
+    "asp.limits.invokes_per_s=1000000",
+    "asp.limits.invokes_burst=1000000",
 ];

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::testing::*;
 use crate::connection::Reply;
-use crate::id::{MessageId, TurnId};
+use crate::id::MessageId;
 use crate::limits::SessionLimits;
 use crate::model::{
     Actor, Claim, Event, Executor, Failure, FailureKind, Finish, NewTurn, Op, Output, TurnEnd, TurnOutcome,

@@ -8,7 +8,7 @@ use switchboard_asp::{Flags, Map, Opcode, Value};
 use switchboard_core::{Frame, SessionId};
 
 use super::client::{Up, latency};
-use super::ledger::COPIED;
+use super::ledger::ONCE;
 use super::wire::marker;
 use super::{Simulation, stories};
 
@@ -26,11 +26,9 @@ impl Simulation {
             13..15 => self.repeat(index),
             15..18 => self.interrupt(index),
             18 => {
-                let now = self.world.now();
                 if let Some(client) = self.clients.get_mut(index) {
                     client.asp.interrupt_all(None);
                     client.views.values_mut().for_each(|view| view.interrupted = true);
-                    let _ = now;
                 }
                 self.note(format_args!("client {index} interrupts everything"));
             }
@@ -53,15 +51,14 @@ impl Simulation {
     }
 
     /// A name under which a request is found in the log.
-    pub(super) fn fresh_tag(&mut self) -> String {
+    pub(super) fn fresh_tag(&mut self, kind: char) -> String {
         self.tags += 1;
-        format!("{COPIED}{:05}", self.tags)
+        format!("{kind}{:05}", self.tags)
     }
 
     fn invoke(&mut self, index: usize) {
         let Some(principal) = self.clients.get(index).map(|client| client.principal.clone()) else { return };
-        self.tags += 1;
-        let tag = format!("t{:05}", self.tags);
+        let tag = self.fresh_tag(ONCE);
         let story = self.random.pick(stories::NAMES).copied().unwrap_or("echo");
         let words = format!("{story} {} {tag}", marker(&principal.id));
         let mut invoke = match self.random.below(12) {

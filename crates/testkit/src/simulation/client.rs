@@ -165,6 +165,7 @@ impl Client {
             principal: self.principal.id.clone(),
             client_tools: agreed.has(Feature::ClientTools),
             events: agreed.has(Feature::Events),
+            complete06: agreed.has(Feature::Complete06),
             stream: true,
             want: None,
         }

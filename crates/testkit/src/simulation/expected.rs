@@ -19,6 +19,8 @@ pub(super) struct Perspective {
     pub(super) client_tools: bool,
     /// Whether it is shown records at all.
     pub(super) events: bool,
+    /// Whether the end has no room for output, so that a record before it carries it.
+    pub(super) complete06: bool,
     /// Whether output is streamed; otherwise only what has to be answered is shown.
     pub(super) stream: bool,
     /// Record types that it asked for; none for the usual ones.
@@ -42,10 +44,9 @@ pub(super) fn records(turn: &TurnLog, perspective: &Perspective) -> Vec<RecordBo
     let mut watched: BTreeMap<&CallId, String> = BTreeMap::new();
     for committed in &turn.events {
         match &committed.event {
-            Event::TurnStarted { turn, .. } => {
-                if perspective.stream && !std::mem::replace(&mut started, true) {
-                    records.push(RecordBody::Start { run: turn.to_string(), model: None });
-                }
+            Event::TurnStarted { turn, .. } if perspective.stream && !started => {
+                started = true;
+                records.push(RecordBody::Start { run: turn.to_string(), model: None });
             }
             Event::TurnOutput { output, .. } => records.extend(output_record(output, perspective)),
             Event::CallRequested { call, .. } => {
@@ -87,6 +88,14 @@ pub(super) fn records(turn: &TurnLog, perspective: &Perspective) -> Vec<RecordBo
         }
     }
     records
+}
+
+/// The record that carries the output of a turn, where its end cannot.
+pub(super) fn output(turn: &TurnLog, stream: bool) -> Option<RecordBody> {
+    let end = turn.end.as_ref()?;
+    let collected = || (!stream && !turn.text.is_empty()).then(|| json!(turn.text));
+    let value = Value::try_from(end.output.clone().or_else(collected)?).ok()?;
+    Some(RecordBody::Data { mime: None, value })
 }
 
 /// Whether two records say the same, apart from what depends on when they were sent.

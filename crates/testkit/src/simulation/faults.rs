@@ -132,7 +132,7 @@ impl Simulation {
         let roles = [Some(Role::Contributor), Some(Role::Contributor), Some(Role::Observer), None];
         let role = self.random.pick(&roles).copied().flatten();
         let op = Op::Admit { principal: guest.id.clone(), role };
-        let actor = Actor::client(owner.id.clone());
+        let actor = Actor::client(owner.id);
         let done = self.world.write_behind(&session, &actor, &op).is_ok();
         self.note(format_args!("{:?} becomes {role:?} behind the back of the server: {done}", guest.id));
     }

@@ -13,11 +13,12 @@ use super::{Fault, Invariant};
 
 /// The log as the checker has seen it.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     limits: SessionLimits,
     sessions: BTreeMap<SessionId, SessionLog>,
     turns: BTreeMap<TurnId, TurnLog>,
-    tags: BTreeMap<String, TurnId>,
+    /// Turns by what the simulation calls them; none if a key was used again after it was forgotten.
+    tags: BTreeMap<String, Option<TurnId>>,
     keys: BTreeMap<(PrincipalId, String), Timestamp>,
     /// Who may see an identifier, by its random part.
     secrets: BTreeMap<String, BTreeSet<PrincipalId>>,
@@ -49,7 +50,7 @@ pub(super) struct TurnLog {
 }
 
 impl Ledger {
-    pub(super) fn new(limits: SessionLimits) -> Self {
+    pub(crate) fn new(limits: SessionLimits) -> Self {
         Self {
             limits,
             sessions: BTreeMap::new(),
@@ -62,11 +63,16 @@ impl Ledger {
     }
 
     pub(super) fn turn(&self, turn: &str) -> Option<&TurnLog> {
-        self.turns.get(&TurnId::from(turn))
+        self.turns.get(&TurnId::from(turn)).filter(|turn| turn.accepted)
     }
 
     pub(super) fn tagged(&self, tag: &str) -> Option<&TurnLog> {
-        self.turns.get(self.tags.get(tag)?)
+        self.turns.get(self.tags.get(tag)?.as_ref()?)
+    }
+
+    /// Whether a name stands for several turns.
+    pub(super) fn is_ambiguous(&self, tag: &str) -> bool {
+        self.tags.get(tag).is_some_and(Option::is_none)
     }
 
     pub(super) fn turns(&self) -> impl Iterator<Item = (&TurnId, &TurnLog)> {
@@ -84,7 +90,7 @@ impl Ledger {
     }
 
     /// The state that a session's events lead to.
-    pub(super) fn mirror(&self, session: &SessionId) -> Option<&Session> {
+    pub(crate) fn mirror(&self, session: &SessionId) -> Option<&Session> {
         self.sessions.get(session).map(|log| &log.mirror)
     }
 
@@ -94,7 +100,7 @@ impl Ledger {
     }
 
     /// Takes in the next event of the log.
-    pub(super) fn take(&mut self, session: &SessionId, committed: &Arc<Committed>) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, session: &SessionId, committed: &Arc<Committed>) -> Result<(), Fault> {
         self.events += 1;
         self.place(session, committed)?;
         self.remember_secrets(session, &committed.event);
@@ -103,7 +109,7 @@ impl Ledger {
     }
 
     /// As [`Ledger::take`], for the state only.
-    pub(super) fn mirror_event(&mut self, session: &SessionId, committed: &Committed) {
+    pub(crate) fn mirror_event(&mut self, session: &SessionId, committed: &Committed) {
         if let Some(log) = self.sessions.get_mut(session) {
             log.mirror.apply(committed);
         }
@@ -169,10 +175,11 @@ impl Ledger {
                 let tag = turn.tag.clone();
                 if let Some(key) = key {
                     self.use_key(&origin.principal, &key.key, committed.at)?;
-                } else if self.tags.contains_key(&tag) && !tag.starts_with(COPIED) {
+                } else if self.tags.contains_key(&tag) && tag.starts_with(ONCE) {
                     return Err(Fault::new(Invariant::OneExecution, format!("{tag} is executed twice")));
                 }
-                self.tags.insert(tag, id.clone());
+                let known = self.tags.contains_key(&tag);
+                self.tags.insert(tag, (!known).then(|| id.clone()));
             }
             Event::TurnStarted { .. } => turn.started = true,
             Event::TurnOutput { output, .. } => {
@@ -184,7 +191,9 @@ impl Ledger {
                 }
             }
             Event::CallRequested { call, .. } => {
-                if turn.ended_calls.contains_key(&call.id) || !turn.open_calls.insert(call.id.clone()) {
+                let asked = turn.ended_calls.contains_key(&call.id);
+                let fresh = turn.open_calls.insert(call.id.clone());
+                if asked || !fresh {
                     return Err(Fault::new(Invariant::OneCallEnd, format!("call {} asked twice", call.id)));
                 }
             }
@@ -261,8 +270,8 @@ fn tag(request: &TurnRequest) -> String {
     }
 }
 
-/// How tags of requests begin that a peer may send twice without a key.
-pub(super) const COPIED: char = 'r';
+/// How tags of requests begin that are never sent twice without a key.
+pub(super) const ONCE: char = 't';
 
 /// Whether whoever is attached as `attachment` has to answer.
 pub(super) fn executes(executor: &Executor, attachment: &AttachmentId, principal: &PrincipalId) -> bool {

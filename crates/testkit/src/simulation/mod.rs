@@ -38,10 +38,11 @@ mod wire;
 use crate::script::Recovery;
 use crate::world::{Order, PeerId, Settings, World};
 use client::{Client, Ghost};
-use ledger::Ledger;
+pub(crate) use ledger::Ledger;
 use random::Random;
 use raw::Raw;
 use tamper::Tamper;
+pub(crate) use tap::weight;
 use tap::{Tap, Tapped};
 
 /// Runs one simulation.
@@ -143,6 +144,8 @@ pub enum Mutation {
     RepeatFrame,
     /// The last frame of a request arrives twice.
     RepeatTerminal,
+    /// The last frame of a request never arrives.
+    LoseTerminal,
     /// An event is not applied.
     SkipApply,
     /// A connection keeps everything that it sends.
@@ -153,6 +156,8 @@ pub enum Mutation {
     RunTwice,
     /// A frame arrives at somebody else.
     Leak,
+    /// A connection panics.
+    Panic,
 }
 
 /// What a simulation did.
@@ -213,7 +218,7 @@ impl fmt::Display for Failure {
 
 /// Something is wrong.
 #[derive(Clone, Debug)]
-struct Fault {
+pub(crate) struct Fault {
     invariant: Invariant,
     detail: String,
 }
@@ -362,7 +367,7 @@ const fn start() -> Timestamp {
 }
 
 /// Small enough to be met often.
-fn asp_limits() -> AspLimits {
+pub(crate) fn asp_limits() -> AspLimits {
     AspLimits {
         max_inflight: 8,
         max_inflight_bare: 6,

@@ -115,7 +115,7 @@ impl Simulation {
             {
                 let text = String::from_utf8_lossy(&frame.payload).into_owned();
                 let tag = if raw.disowned { "" } else { text.rsplit(' ').next().unwrap_or_default() };
-                raw.requests.entry(frame.id).or_insert((tag.to_owned(), String::new()));
+                raw.requests.entry(frame.id).or_insert_with(|| (tag.to_owned(), String::new()));
             }
         }
         raw.disowned = false;
@@ -125,7 +125,7 @@ impl Simulation {
     }
 
     fn raw_invoke(&mut self, index: usize) -> Bytes {
-        let tag = self.fresh_tag();
+        let tag = self.fresh_tag('r');
         let story = self.random.pick(stories::NAMES).copied().unwrap_or("echo");
         let map = self.random.chance(40);
         let Some(raw) = self.raws.get_mut(index) else { return Bytes::new() };
@@ -140,7 +140,7 @@ impl Simulation {
     }
 
     fn raw_tool(&mut self, index: usize) -> Bytes {
-        let tag = self.fresh_tag();
+        let tag = self.fresh_tag('r');
         let Some(raw) = self.raws.get_mut(index) else { return Bytes::new() };
         let id = raw.fresh_id();
         let payload = json!({"kind": "tool", "tool": "sum", "args": {"tag": tag}});

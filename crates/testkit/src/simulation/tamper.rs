@@ -57,7 +57,7 @@ impl Tamper {
         if self.strikes(Mutation::LoseEvent, true) {
             return events;
         }
-        if self.strikes(Mutation::ForgetTurn, matches!(event, Event::TurnStarted { .. })) {
+        if self.strikes(Mutation::ForgetTurn, matches!(event, Event::TurnAccepted { .. })) {
             self.forgotten = event.turn().cloned();
         }
         if self.forgotten.is_some() && event.turn() == self.forgotten.as_ref() {
@@ -108,7 +108,7 @@ impl Tamper {
         Arc::new(copy)
     }
 
-    /// What arrives at a client instead of what was sent. `foreign`: another principal's client.
+    /// What arrives at a client of this principal instead of what was sent.
     pub(super) fn received(&mut self, received: Vec<Received>, principal: usize) -> Vec<Received> {
         if self.mutation.is_none() {
             return received;
@@ -120,14 +120,17 @@ impl Tamper {
                 continue;
             };
             let (stream, terminal) = kind(bytes);
-            if self.strikes(Mutation::LoseFrame, stream && !terminal) {
+            if self.strikes(Mutation::LoseFrame, stream && !terminal)
+                || self.strikes(Mutation::LoseTerminal, terminal)
+            {
                 continue;
             }
             let twice = self.strikes(Mutation::RepeatFrame, stream && !terminal)
                 || self.strikes(Mutation::RepeatTerminal, terminal);
             if self.is(Mutation::Leak) && stream {
                 if principal == 0 {
-                    self.stray = Some(bytes.clone());
+                    let marked = bytes.contains(&b'~');
+                    self.stray = self.stray.take().or_else(|| marked.then(|| bytes.clone()));
                 } else if let Some(stray) = self.stray.clone()
                     && self.strikes(Mutation::Leak, true)
                 {

@@ -176,6 +176,7 @@ impl Connection for TappedConnection {
     fn handle_input(&mut self, input: Input<'_>, now: Timestamp) -> Result<(), Violation> {
         self.measure();
         let committed = matches!(input, Input::Committed(..));
+        assert!(!(committed && self.tap.strikes(Mutation::Panic)), "a panic on purpose");
         if committed && self.tap.strikes(Mutation::SkipDelivery) {
             return Ok(());
         }
@@ -217,7 +218,7 @@ impl Connection for TappedConnection {
 
 /// Bytes of everything that something holds, as it prints itself: whatever it is, if it grows without
 /// bound, so does this.
-pub(super) fn weight(thing: &impl fmt::Debug) -> usize {
+pub(crate) fn weight(thing: &impl fmt::Debug) -> usize {
     let mut counter = Counter(0);
     let _ = write!(counter, "{thing:?}");
     counter.0

@@ -33,7 +33,16 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(invoke: Invoke, tag: Option<String>) -> Self {
-        Self { invoke, tag, interrupted: false, lost: false, run: None, next: 0, asked: BTreeSet::new(), loose: String::new() }
+        Self {
+            invoke,
+            tag,
+            interrupted: false,
+            lost: false,
+            run: None,
+            next: 0,
+            asked: BTreeSet::new(),
+            loose: String::new(),
+        }
     }
 
     /// It runs anew: what was seen so far is void.
@@ -60,12 +69,15 @@ impl View {
             // The server's own remarks have no index; text without one is a piece, or nothing is numbered.
             match &record.body {
                 RecordBody::Text(text) | RecordBody::Reason(text) => self.loose.push_str(text),
-                // Where the end has no room for it, a collected answer comes just before.
+                // Without indices, but not bare: a collected answer comes just before its end.
                 RecordBody::Data { value: Value::Str(text), .. } => self.loose.push_str(text),
                 _ => {}
             }
             return Ok(());
         };
+        if self.is_ambiguous(ledger) {
+            return Ok(());
+        }
         let turn = self.turn(ledger).ok_or_else(|| {
             Fault::new(Invariant::Durable, format!("record {n} of a turn that is not in the log"))
         })?;
@@ -75,7 +87,10 @@ impl View {
         let run = &turn.tag;
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         let perspective = self.looking(perspective);
-        let expected = expected::records(turn, &perspective);
+        let mut expected = expected::records(turn, &perspective);
+        if perspective.complete06 {
+            expected.extend(expected::output(turn, self.invoke.stream));
+        }
         let Some(passed) = expected.get(self.next..=n) else {
             let (next, most) = (self.next, expected.len());
             return Err(broken(format!("record {n} of {run}: {next} is next, {most} are in the log")));
@@ -128,7 +143,7 @@ impl View {
             return self.answered(ledger);
         }
         let Some(tag) = &self.tag else { return Ok(()) };
-        if self.interrupted {
+        if self.interrupted || self.is_ambiguous(ledger) {
             return Ok(());
         }
         let Some(turn) = self.turn(ledger) else {
@@ -141,7 +156,11 @@ impl View {
             (_, Some(TurnOutcome::Interrupted { .. })) if !perspective.events => return Ok(()),
             // The cancel could not be passed on: the client asked for none, but the turn was another's.
             (Finish::Interrupted, None) if end.abandoned => return Ok(()),
-            (Finish::Interrupted, _) | (_, None) => {}
+            (_, None) => {
+                let detail = format!("{tag} ended as {:?}, and goes on in the log", end.finish);
+                return Err(Fault::new(Invariant::OneEnd, detail));
+            }
+            (Finish::Interrupted, _) => {}
             (_, Some(TurnOutcome::Done(_))) => return self.complete(end, turn, perspective),
             (_, Some(_)) => {}
         }
@@ -154,7 +173,8 @@ impl View {
         if !self.invoke.stream {
             let structured = turn.end.as_ref().is_some_and(|end| end.output.is_some());
             let output = end.output.as_ref().and_then(Value::as_str).unwrap_or(&self.loose);
-            if !structured && output != turn.text {
+            let shown = perspective.complete06 && self.next > 0;
+            if !structured && !shown && output != turn.text {
                 return Err(broken(format!(
                     "{tag} was answered with {output:?}, the log has {:?}",
                     turn.text
@@ -224,6 +244,11 @@ impl View {
             Some(run) => ledger.turn(run),
             None => ledger.tagged(self.tag.as_ref()?),
         }
+    }
+
+    /// Whether nobody can say which turn it stands for.
+    fn is_ambiguous(&self, ledger: &Ledger) -> bool {
+        self.run.is_none() && self.tag.as_ref().is_some_and(|tag| ledger.is_ambiguous(tag))
     }
 
     /// How its client looks at this request.

@@ -104,14 +104,11 @@ impl Wire {
             };
             let flags = frame.flags.agreed(self.features).map_err(|error| unreadable(error.to_string()))?;
             let id = frame.id;
-            if !self.open.contains_key(&id)
-                && id != 0
-                && matches!(frame.opcode, Opcode::Stream | Opcode::Error)
-            {
-                if !(frame.opcode == Opcode::Error && self.lost.contains_key(&id)) {
-                    let detail = format!("{:?} on {id}, which is over or was never open", frame.opcode);
-                    return Err(Fault::new(Invariant::OneTerminal, detail));
-                }
+            let told = matches!(frame.opcode, Opcode::Stream | Opcode::Error) && id != 0;
+            let gone = frame.opcode == Opcode::Error && self.lost.contains_key(&id);
+            if told && !gone && !self.open.contains_key(&id) {
+                let detail = format!("{:?} on {id}, which is over or was never open", frame.opcode);
+                return Err(Fault::new(Invariant::OneTerminal, detail));
             }
             match self.assembler.push(frame, flags, 0) {
                 Ok(Assembly::Whole(whole)) => said.extend(self.message(&whole, ledger)?),

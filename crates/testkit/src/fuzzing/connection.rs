@@ -1,0 +1,292 @@
+//! Anything that can happen to one connection, with real sessions behind it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use switchboard_asp::codec::encode_frame;
+use switchboard_asp::{Asp, Flags, Opcode};
+use switchboard_core::model::{CallKind, CallRequest, TurnEnd};
+use switchboard_core::{
+    Actor, CallId, CloseReason, Committed, Connection, Event, Frame, Input, Op, Output, Position, Principal,
+    Protocol as _, Reject, Reply, RequestId, Seed, Session, SessionId, SessionLimits, Timestamp, TurnStatus,
+    Upgrade,
+};
+
+use super::Choices;
+use crate::simulation::{asp_limits, weight};
+use crate::world::opening;
+
+/// Feeds a connection frames, answers, events, time, pressure and goodbyes in any order that a server
+/// could. It always comes to rest, is silent after it has closed, and stays small.
+///
+/// # Panics
+/// Something is broken.
+pub fn connection(bytes: &[u8]) {
+    let mut bench = Bench::new();
+    bench.drain();
+    let mut choices = Choices::new(bytes);
+    while !choices.is_empty() && !bench.closed {
+        bench.step(&mut choices);
+    }
+    bench.now = bench.now.after(Duration::from_secs(1));
+    bench.feed(Input::Closed(CloseReason::TransportLost));
+    assert!(bench.closed, "a connection whose transport is gone closes");
+    assert!(weight(&bench.connection) < 4 << 20, "a connection stays small");
+}
+
+/// A connection and what a server would keep for it.
+struct Bench {
+    connection: Box<dyn Connection>,
+    principal: Principal,
+    now: Timestamp,
+    wake: Option<Timestamp>,
+    sessions: BTreeMap<SessionId, (Session, Vec<Arc<Committed>>)>,
+    followed: BTreeMap<SessionId, usize>,
+    answers: VecDeque<(RequestId, Answer)>,
+    /// The log refuses for now.
+    full: bool,
+    closed: bool,
+    calls: u32,
+}
+
+enum Answer {
+    Op(Result<Reply, Reject>),
+    Attached(SessionId, Option<Position>),
+}
+
+impl Bench {
+    fn new() -> Self {
+        let principal = Principal::new("ann");
+        let upgrade = Upgrade {
+            principal: principal.clone(),
+            opening: opening(),
+            agent: "echo".into(),
+            agents: vec!["echo".into()],
+            tools: Vec::new(),
+        };
+        let connection = match Asp::new(asp_limits()).accept(upgrade, Seed::new([7; 32])) {
+            Ok(connection) => connection,
+            Err(refusal) => panic!("refused: {refusal:?}"),
+        };
+        Self {
+            connection,
+            principal,
+            now: Timestamp::from_secs(1_000_000),
+            wake: None,
+            sessions: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            answers: VecDeque::new(),
+            full: false,
+            closed: false,
+            calls: 0,
+        }
+    }
+
+    fn step(&mut self, choices: &mut Choices<'_>) {
+        match choices.below(16) {
+            0..3 => {
+                let frame = likely_frame(choices);
+                self.feed(Input::Frame(Frame::Binary(frame)));
+            }
+            3 => {
+                let length = usize::from(choices.byte());
+                self.feed(Input::Frame(Frame::Binary(Bytes::copy_from_slice(choices.take(length)))));
+            }
+            4..7 => self.answer(),
+            7..9 => self.show(choices.byte()),
+            9..11 => self.work(choices),
+            11 => {
+                self.now = self.now.after(Duration::from_millis(u64::from(choices.number()) * 4));
+                if self.wake.is_some_and(|wake| wake <= self.now) {
+                    self.feed(Input::Timeout);
+                }
+            }
+            12 => self.feed(Input::Backlog(usize::from(choices.number()) * 4)),
+            13 => self.full = choices.byte() & 3 == 0,
+            14 => match choices.below(8) {
+                0 => self.feed(Input::Drain { retry_ms: 10 }),
+                1 => self.feed(Input::Frame(Frame::Text("text".into()))),
+                2 => self.feed(Input::Closed(CloseReason::TooSlow)),
+                3 => self.feed(Input::Closed(CloseReason::PeerClosed(Some(1000)))),
+                4 => self.feed(Input::Closed(CloseReason::Unauthorized)),
+                _ => self.feed(Input::Frame(Frame::Pong(Bytes::new()))),
+            },
+            _ => self.feed(Input::Timeout),
+        }
+    }
+
+    fn feed(&mut self, input: Input<'_>) {
+        if self.closed {
+            return;
+        }
+        let violation = self.connection.handle_input(input, self.now).is_err();
+        self.drain();
+        self.closed |= violation;
+    }
+
+    fn drain(&mut self) {
+        let mut bytes = 0;
+        for _ in 0..20_000 {
+            match self.connection.poll_output() {
+                Output::Idle { wake } => {
+                    self.wake = wake;
+                    return;
+                }
+                Output::Send(frame) => {
+                    assert!(!self.closed, "nothing is sent after the end");
+                    if let Frame::Binary(message) = frame {
+                        bytes += message.len();
+                    }
+                    assert!(bytes < 4 << 20, "one input leads to a bounded amount of output");
+                }
+                Output::Submit(request, session, op) => self.submit(request, &session, &op),
+                Output::Attach(request, session, from) => {
+                    self.answers.push_back((request, Answer::Attached(session, from)));
+                }
+                Output::Detach(session) => {
+                    self.followed.remove(&session);
+                }
+                Output::Authenticate(request, _) => {
+                    let reply = Reply::Authenticated(self.principal.clone());
+                    self.answers.push_back((request, Answer::Op(Ok(reply))));
+                }
+                Output::Close(_) => self.closed = true,
+            }
+        }
+        panic!("a connection never comes to rest");
+    }
+
+    fn submit(&mut self, request: RequestId, session: &SessionId, op: &Op) {
+        let actor = Actor::client(self.principal.id.clone());
+        let answer = if self.full {
+            Err(Reject::Unavailable { reason: "full".into() })
+        } else {
+            self.commit(session, &actor, op)
+        };
+        self.answers.push_back((request, Answer::Op(answer)));
+    }
+
+    fn commit(&mut self, id: &SessionId, actor: &Actor, op: &Op) -> Result<Reply, Reject> {
+        let fresh = || (Session::new(id.clone(), SessionLimits::default()), Vec::new());
+        let (session, log) = self.sessions.entry(id.clone()).or_insert_with(fresh);
+        let decision = session.decide(actor, op, self.now)?;
+        for event in decision.events {
+            let mut position = session.head().next();
+            if let Event::SessionOpened { epoch, .. } = &event {
+                position.epoch = *epoch;
+            }
+            let committed = Committed { position, at: self.now, event };
+            session.apply(&committed);
+            log.push(Arc::new(committed));
+        }
+        Ok(decision.reply)
+    }
+
+    /// Hands over the answer that has waited longest.
+    fn answer(&mut self) {
+        let Some((request, answer)) = self.answers.pop_front() else { return };
+        match answer {
+            Answer::Op(Ok(reply)) => self.feed(Input::Done(request, reply)),
+            Answer::Op(Err(reject)) => self.feed(Input::Rejected(request, reject)),
+            Answer::Attached(session, from) => {
+                let Some((state, log)) =
+                    self.sessions.get(&session).filter(|(state, _)| state.owner().is_some())
+                else {
+                    return self.feed(Input::Rejected(request, Reject::NotFound));
+                };
+                let head = log.len();
+                let place = from.map_or(head, |from| usize::try_from(from.seq).unwrap_or(head));
+                assert!(place <= head, "nobody asks for what is not there");
+                let view = Box::new(state.view());
+                self.followed.insert(session, place);
+                self.feed(Input::Done(request, Reply::Attached(view)));
+            }
+        }
+    }
+
+    /// Hands over events, as many as asked for; answers come before the events that they led to.
+    fn show(&mut self, most: u8) {
+        while !self.answers.is_empty() {
+            self.answer();
+        }
+        for session in self.followed.keys().cloned().collect::<Vec<_>>() {
+            for _ in 0..=most {
+                if self.closed || !self.connection.wants_events() || !self.answers.is_empty() {
+                    return;
+                }
+                let Some(place) = self.followed.get_mut(&session) else { break };
+                let next = self.sessions.get(&session).and_then(|(_, log)| log.get(*place).cloned());
+                let Some(committed) = next else { break };
+                *place += 1;
+                self.feed(Input::Committed(&session, &committed));
+            }
+        }
+    }
+
+    /// Lets an executor do something.
+    fn work(&mut self, choices: &mut Choices<'_>) {
+        let turns = self.sessions.iter().flat_map(|(id, (session, _))| {
+            session.turns().map(move |turn| (id.clone(), turn.turn.clone(), turn.status(), turn.claims))
+        });
+        let turns: Vec<_> = turns.collect();
+        let place = usize::from(choices.byte()) % turns.len().max(1);
+        let Some((session, turn, status, fence)) = turns.into_iter().nth(place) else { return };
+        let worker = Actor::worker("w".into());
+        let op = match (status, choices.below(6)) {
+            (TurnStatus::Ready, _) => Op::Claim { turn },
+            (_, 0) => Op::Finish { turn, fence, end: TurnEnd::complete() },
+            (_, 1) => {
+                self.calls += 1;
+                let call = CallRequest {
+                    id: CallId::new(format!("c{}", self.calls)),
+                    kind: CallKind::Question { text: "?".into(), schema: None },
+                    executor: None,
+                    deadline: self.now.after(Duration::from_secs(1)),
+                    batch: None,
+                };
+                Op::Request { turn, fence, call }
+            }
+            _ => {
+                let text = "word ".repeat(usize::from(choices.byte()) * 4 + 1);
+                Op::Emit { turn, fence, output: switchboard_core::model::Output::Text(text) }
+            }
+        };
+        let _ = self.commit(&session, &worker, &op);
+    }
+}
+
+/// A frame that makes sense, most of the time.
+fn likely_frame(choices: &mut Choices<'_>) -> Bytes {
+    let payloads: [(Opcode, &[u8]); 16] = [
+        (Opcode::Invoke, b"hello"),
+        (Opcode::Hello, STANDARD),
+        (
+            Opcode::Hello,
+            br#"{"op":"hello","ver":[1],"features":["flags","events","resume","complete06"],"enc":["json"]}"#,
+        ),
+        (Opcode::Hello, RESUME),
+        (Opcode::Hello, br#"{"op":"ping","nonce":"x"}"#),
+        (Opcode::Hello, br#"{"op":"auth","token":"t"}"#),
+        (Opcode::Hello, br#"{"op":"bye"}"#),
+        (Opcode::Invoke, br#"{"kind":"chat","input":"hi","session":"s","idem":"k"}"#),
+        (Opcode::Invoke, br#"{"kind":"chat","input":"hi","session":"s","stream":false}"#),
+        (Opcode::Invoke, br#"{"kind":"list"}"#),
+        (Opcode::Invoke, br#"{"kind":"reply","parent":1,"ask_id":"c1","text":"yes"}"#),
+        (Opcode::Interrupt, b""),
+        (Opcode::Interrupt, br#"{"mode":"pause"}"#),
+        (Opcode::Interrupt, br#"{"mode":"resume"}"#),
+        (Opcode::Interrupt, br#"{"mode":"credit","bytes":9000}"#),
+        (Opcode::Error, br#"{"code":2005,"msg":"x"}"#),
+    ];
+    let (opcode, payload) = choices.pick(&payloads).unwrap_or((Opcode::Invoke, b"x"));
+    let id = if opcode == Opcode::Hello { 0 } else { u16::from(choices.below(5)) };
+    let flags = Flags::from_byte(if choices.byte() & 7 == 0 { choices.byte() } else { 0 });
+    let mut out = BytesMut::new();
+    let _ = encode_frame(&mut out, opcode, flags, id, payload);
+    out.freeze()
+}
+
+const STANDARD: &[u8] = br#"{"op":"hello","ver":[1],"features":["flags","events","frag","credit","push","client_tools","resume","ping","reauth"],"limits":{"window":2000},"tools":[{"name":"t","input_schema":{}}]}"#;
+const RESUME: &[u8] = br#"{"op":"hello","ver":[1],"features":["flags","events","resume"],"resume":{"cid":"x","token":"y","next":{"1":3}}}"#;
