@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use switchboard_agents::Agent;
 use switchboard_asp::Asp;
 use switchboard_core::{AgentId, CloseReason, Protocol, Transport};
-use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, SqliteOptions, StoreError};
+use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -22,7 +22,7 @@ use tower::ServiceExt as _;
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::auth::{Authenticator, Revocation, RevokeError};
 use crate::clock::Clock;
-use crate::config::{Config, StoreKind, Synchronous};
+use crate::config::{Config, StoreKind};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
 use crate::host::Host;
@@ -331,14 +331,7 @@ fn open_log(config: &Config) -> Result<Arc<dyn Log>, ServeError> {
             std::fs::create_dir_all(&config.data_dir).map_err(|error| {
                 ServeError::Config(format!("data_dir {} : {error}", config.data_dir.display()))
             })?;
-            let options = SqliteOptions {
-                synchronous: match config.store.synchronous {
-                    Synchronous::Full => switchboard_store::Synchronous::Full,
-                    Synchronous::Normal => switchboard_store::Synchronous::Normal,
-                },
-                ..SqliteOptions::default()
-            };
-            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), options)?)
+            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), config.store.options())?)
         }
     })
 }

@@ -60,7 +60,7 @@ sections! {
         /// `sqlite` keeps it in the data folder; `memory` loses it with the process.
         pub kind: StoreKind = StoreKind::Sqlite,
         /// `full` survives loss of power; `normal` survives a crash of the process only.
-        pub synchronous: Synchronous = Synchronous::Full,
+        pub synchronous: Synchronous = Synchronous::Normal,
     }
 
     /// Encryption of the listener.

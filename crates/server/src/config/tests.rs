@@ -136,7 +136,7 @@ fn variables_and_flags_take_every_kind_of_value() {
         ("SWITCHBOARD_DATA_DIR", "/var/lib/switchboard"),
         ("SWITCHBOARD_ALLOWED_ORIGINS", "https://a.test, https://b.test"),
         ("SWITCHBOARD_TRUSTED_PROXIES", "[\"10.0.0.1\"]"),
-        ("SWITCHBOARD_STORE__SYNCHRONOUS", "normal"),
+        ("SWITCHBOARD_STORE__SYNCHRONOUS", "full"),
         ("SWITCHBOARD_ASP__WS_ALIAS", "true"),
         ("SWITCHBOARD_LIMITS__CONNECTIONS", "1_000"),
         ("SWITCHBOARD_AGENTS__GPT__KIND", "openai"),
@@ -161,7 +161,7 @@ fn variables_and_flags_take_every_kind_of_value() {
     let config = load("", &environment, &overrides).unwrap();
     assert_eq!(config.allowed_origins, ["https://a.test", "https://b.test"]);
     assert_eq!(config.trusted_proxies.len(), 1);
-    assert_eq!(config.store.synchronous, Synchronous::Normal);
+    assert_eq!(config.store.synchronous, Synchronous::Full);
     assert!(config.asp.ws_alias);
     assert_eq!(config.limits.connections, 1000);
     assert_eq!(config.auth.api_keys[0].principal, "ann");

@@ -254,7 +254,7 @@ impl Default for SqliteOptions {
             readers: 4,
             busy_timeout: Duration::from_secs(5),
             cache_kib: 4 << 10,
-            checkpoint_pages: 4096,
+            checkpoint_pages: 16_384,
             max_pages: None,
         }
     }
