@@ -25,7 +25,7 @@ impl AspClient {
         let resume = self.grant.as_ref().map(|grant| ResumeRequest {
             cid: grant.cid.clone(),
             token: grant.token.clone(),
-            next: self.requests.iter().filter(|(_, r)| r.is_sent()).map(|(id, r)| (id, r.next_n)).collect(),
+            next: self.requests.iter().filter(|(_, r)| r.is_sent()).map(|(id, r)| (id, r.wanted())).collect(),
         });
         self.resuming = if resume.is_some() { Resuming::Asked } else { Resuming::No };
         let features = self.config.features;

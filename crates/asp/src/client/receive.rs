@@ -189,7 +189,13 @@ impl AspClient {
     fn terminal(&mut self, id: u16, ending: Ending) {
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_sent()) else { return };
         match request.state.on(RequestEvent::Terminal) {
-            (_, Action::End) => self.finish(id, ending),
+            (_, Action::End) => {
+                // It ran anew, and had nothing to say.
+                if request.rerun && matches!(ending, Ending::End(_)) {
+                    self.event(Event::Restarted { id });
+                }
+                self.finish(id, ending);
+            }
             (
                 _,
                 Action::Nothing

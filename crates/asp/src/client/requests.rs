@@ -156,6 +156,11 @@ impl Request {
         self.is_answer() || self.invoke.as_ref().is_some_and(|invoke| invoke.idem.is_some())
     }
 
+    /// The first index to ask for after a cut; what was seen before it was invoked again does not count.
+    pub(super) fn wanted(&self) -> u64 {
+        if self.rerun { 0 } else { self.next_n }
+    }
+
     /// Output has come: what may be invoked again only by its key is needed no longer otherwise.
     pub(super) fn has_output(&mut self) {
         if !self.is_repeatable() {

@@ -155,6 +155,21 @@ fn without_indices_an_invocation_that_is_recognised_is_told_from_the_start() {
     assert_eq!(events(&peer.record(id, r#"{"t":"text","d":"one"}"#)).len(), 1);
 }
 
+/// What was seen of the first execution is not what was seen of the second.
+#[test]
+fn a_cut_after_an_invocation_was_repeated_asks_for_everything() {
+    let mut peer = Peer::standard();
+    let id = peer.invoke(keyed("a"));
+    peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
+    peer.record(id, &numbered(1, "one"));
+    cut(&mut peer);
+    peer.accept(Features::STANDARD, r#""resume":{"token":"tok-2","window_s":60}"#);
+    assert_eq!(cut(&mut peer), Some(("tok-2".into(), vec![(id, 0)])));
+    peer.accept(Features::STANDARD, r#""resumed":true,"lost":[]"#);
+    let outputs = peer.record(id, r#"{"t":"end","n":1,"finish":"empty"}"#);
+    assert_eq!(events(&outputs)[0], Event::Restarted { id });
+}
+
 #[test]
 fn a_call_that_was_answered_is_not_asked_for_again() {
     let mut peer = Peer::standard();
