@@ -41,6 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::log::{Append, Batch, Loaded, Log, SessionFilter, StoreError, StoreStats};
 
 mod cache;
+mod checkpointer;
 mod counters;
 mod error;
 mod prepared;
@@ -254,7 +255,7 @@ impl Default for SqliteOptions {
             readers: 4,
             busy_timeout: Duration::from_secs(5),
             cache_kib: 4 << 10,
-            checkpoint_pages: 16_384,
+            checkpoint_pages: 4096,
             max_pages: None,
         }
     }

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
 use crate::sqlite::cache::{Heads, Known};
+use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
 use crate::sqlite::prepared::{Prepared, PreparedRow};
 use crate::sqlite::schema::{Opened, set_max_pages};
@@ -40,6 +41,9 @@ pub(super) struct Writer {
     heads: Heads,
     /// Pages in the write-ahead log, as of the last commit.
     wal_pages: Arc<AtomicU32>,
+    checkpointer: Checkpointer,
+    /// Whether it is at work.
+    asked: bool,
     /// At how many of them the next checkpoint is due.
     checkpoint_at: u32,
     /// When keys were last forgotten, by the time of the events themselves.
@@ -63,6 +67,7 @@ impl Writer {
             seen.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
+        let checkpointer = Checkpointer::start(&path)?;
         Ok(Self {
             path,
             connection,
@@ -71,6 +76,8 @@ impl Writer {
             counters,
             heads: Heads::new(options.heads),
             wal_pages,
+            checkpointer,
+            asked: false,
             checkpoint_at: options.checkpoint_pages,
             pruned_at: Timestamp::default(),
             healthy: true,
@@ -284,10 +291,18 @@ impl Writer {
     /// Moves pages from the write-ahead log into the database, after the answers are out.
     fn checkpoint_if_due(&mut self) {
         let pages = self.wal_pages.load(Ordering::Relaxed);
-        if pages < self.checkpoint_at {
+        let every = self.options.checkpoint_pages;
+        if self.checkpointer.has_moved() {
+            self.asked = false;
+        } else if pages < self.checkpoint_at {
+            return;
+        } else if pages < every.saturating_mul(PATIENCE) {
+            if !self.asked {
+                self.asked = true;
+                self.checkpointer.ask();
+            }
             return;
         }
-        let every = self.options.checkpoint_pages;
         match self.checkpoint("PASSIVE") {
             Some(Checkpoint::Whole) => self.checkpoint_at = every,
             // Readers still need old pages. If that goes on for long, wait for them a moment.
@@ -319,8 +334,8 @@ impl Writer {
 
     /// Tidies up, frees the file, and only then says so.
     fn finish(self, closing: Option<oneshot::Sender<Result<(), StoreError>>>) {
-        let Self { path, connection, lock, queue, counters, .. } = self;
-        drop(queue);
+        let Self { path, connection, lock, queue, counters, checkpointer, .. } = self;
+        drop((queue, checkpointer));
         let tidied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = tidied {
             // The write-ahead log stays beside the file and is read again on the next start.
