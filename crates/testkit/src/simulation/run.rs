@@ -80,10 +80,10 @@ impl Simulation {
 
     /// Lets up to `budget` small things happen, none of them after `until`.
     fn pump(&mut self, budget: u64, until: Timestamp) -> Result<(), Fault> {
-        for index in 0..self.clients.len() {
-            self.drain_client(index)?;
-        }
         for _ in 0..budget {
+            for index in 0..self.clients.len() {
+                self.drain_client(index)?;
+            }
             if self.happen()? {
                 continue;
             }
@@ -129,9 +129,7 @@ impl Simulation {
         let (clients, raws) = (self.clients.len(), self.raws.len());
         let first = self.random.index(clients.max(1));
         for offset in 0..clients {
-            let index = (first + offset) % clients;
-            if self.serve_client(index)? {
-                self.drain_client(index)?;
+            if self.serve_client((first + offset) % clients)? {
                 return Ok(true);
             }
         }
