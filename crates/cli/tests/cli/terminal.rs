@@ -19,7 +19,8 @@ struct Terminal {
 impl Terminal {
     fn chat(server: &Server, home: &TempDir, more: &str) -> Self {
         let binary = env!("CARGO_BIN_EXE_switchboard");
-        let line = format!("'{binary}' chat --url {} {more}", server.url);
+        // A shell that stays in between takes Ctrl-C for itself, and ends with a code of its own.
+        let line = format!("exec '{binary}' chat --url {} {more}", server.url);
         let mut command = Command::new("script");
         command.args(["-qfec", &line, "/dev/null"]);
         clean(&mut command);
