@@ -9,7 +9,6 @@
 mod agent;
 mod chunk;
 mod echo;
-mod journal;
 mod openai;
 mod script;
 mod turn;

@@ -12,13 +12,12 @@ use switchboard_core::model::{
     CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, Output, Tool, ToolChange, TurnRequest,
 };
 use switchboard_core::{
-    AgentId, AttachmentId, CallId, Event, MessageRow, Op, PrincipalId, Reject, SessionId, Timestamp,
-    ToolName, TurnId,
+    AgentId, AttachmentId, Attempt, CallId, Event, Journal, MessageRow, Op, PrincipalId, Reject, Repeat,
+    SessionId, Timestamp, ToolName, TurnId,
 };
 use tokio::sync::watch;
 
 use crate::agent::AgentError;
-use crate::journal::{Attempt, Journal, retry_name};
 
 /// What a [`Turn`] stands on; the server implements it over a session, tests over a script.
 #[async_trait]
@@ -58,6 +57,10 @@ pub struct Brief {
     pub attachment: Option<AttachmentId>,
     /// What is asked.
     pub request: TurnRequest,
+    /// The folder in which to work, if the client named one; it was there when the turn began.
+    pub workspace: Option<Box<str>>,
+    /// How many messages before the input are shown; none for all.
+    pub recall: Option<u32>,
     /// Opaque data of the client.
     pub meta: Value,
     /// After this the turn ends as expired.
@@ -104,7 +107,8 @@ impl Turn {
 
     /// The messages that lead to this turn's input, oldest first, at most `limit`.
     pub async fn history(&self, limit: usize) -> Vec<MessageRow> {
-        self.port.history(limit).await
+        let told = self.brief.recall.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        self.port.history(limit.min(told)).await
     }
 
     /// The tools of the session now, whoever executes them.
@@ -127,14 +131,12 @@ impl Turn {
     /// # Errors
     /// [`AgentError::Over`] when the turn takes no more output.
     pub async fn emit(&mut self, output: Output) -> Result<(), AgentError> {
-        match self.journal.next_output() {
-            Some(Event::TurnOutput { output: known, .. }) if *known == output => {
-                self.journal.pass_output();
-                return Ok(());
-            }
-            Some(_) => return Err(diverged()),
-            None if !self.journal.is_empty() => return Err(diverged()),
-            None => {}
+        let same =
+            |event: &Event| matches!(event, Event::TurnOutput { output: known, .. } if *known == output);
+        match self.journal.pass(same) {
+            Repeat::Known => return Ok(()),
+            Repeat::Diverged => return Err(diverged()),
+            Repeat::New => {}
         }
         let op = Op::Emit { turn: self.brief.turn.clone(), fence: self.brief.fence, output };
         self.post(op).await
@@ -249,21 +251,14 @@ impl Turn {
     /// # Errors
     /// The turn is over.
     pub async fn change_tools(&mut self, add: Vec<Tool>, remove: Vec<ToolName>) -> Result<(), AgentError> {
-        match self.journal.next_output() {
-            Some(Event::ToolsChanged { added, removed, .. })
-                if *added == add && removed.iter().all(|name| remove.contains(name)) =>
-            {
-                self.journal.pass_output();
-                return Ok(());
-            }
-            // To withdraw what nobody offers changes nothing, and left no event.
-            Some(_) if add.is_empty() => return Ok(()),
-            Some(_) => return Err(diverged()),
-            None if !self.journal.is_empty() && add.is_empty() => return Ok(()),
-            None if !self.journal.is_empty() => return Err(diverged()),
-            None => {}
-        }
         let change = ToolChange { add, remove, turn: Some(self.brief.turn.clone()) };
+        match self.journal.pass(|event| change.led_to(event)) {
+            Repeat::Known => return Ok(()),
+            // To withdraw what nobody offers changes nothing, and left no event.
+            Repeat::Diverged if change.add.is_empty() => return Ok(()),
+            Repeat::Diverged => return Err(diverged()),
+            Repeat::New => {}
+        }
         self.post(Op::ChangeTools(change)).await
     }
 
@@ -303,13 +298,7 @@ impl Turn {
         let digest = Sha256::digest(self.brief.turn.as_str().as_bytes());
         let token: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let base = format!("call_{token}_{}", self.calls);
-        match self.journal.take_call(&base) {
-            Some(attempt) if attempt.kind == *kind => Ok((attempt.id.clone(), Some(attempt))),
-            Some(_) => Err(diverged()),
-            None if self.journal.is_lost(&base) => Ok((retry_name(&base, self.brief.fence), None)),
-            None if !self.journal.is_empty() => Err(diverged()),
-            None => Ok((CallId::new(base), None)),
-        }
+        self.journal.call(&base, kind, self.brief.fence).ok_or_else(diverged)
     }
 
     async fn post(&self, op: Op) -> Result<(), AgentError> {

@@ -35,7 +35,8 @@ struct World {
 
 impl World {
     fn new(input: &str) -> Self {
-        let session = Session::new(SessionId::from("ses_test"), SessionLimits::default());
+        let limits = SessionLimits { offers: u32::MAX, ..SessionLimits::default() };
+        let session = Session::new(SessionId::from("ses_test"), limits);
         let mut world = Self { session, log: Vec::new(), life: 0 };
         let open = Op::Open { epoch: 1, agent: "agent".into(), name: None };
         world.ask(&client(), open).unwrap();
@@ -63,6 +64,8 @@ impl World {
                 options: Value::Null,
             },
             parent: None,
+            history: None,
+            workspace: None,
             serial: true,
             deadline: Timestamp::from_secs(10_000),
             key: None,

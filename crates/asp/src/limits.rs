@@ -38,6 +38,10 @@ pub struct AspLimits {
     pub max_waiting: u32,
     /// Sessions that one connection may follow.
     pub max_sessions: u32,
+    /// New connections per second from one address.
+    pub connections_per_s: u32,
+    /// New connections from one address that may come at once.
+    pub connections_burst: u32,
     /// Frames per second.
     pub frames_per_s: u32,
     /// Frames in one burst.
@@ -84,6 +88,8 @@ impl Default for AspLimits {
             merge_above: 1 << 20,
             max_waiting: 4 << 20,
             max_sessions: 64,
+            connections_per_s: 10,
+            connections_burst: 20,
             frames_per_s: 100,
             frames_burst: 200,
             bytes_per_s: 1 << 20,

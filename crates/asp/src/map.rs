@@ -264,7 +264,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         Event::TurnInterrupted { .. } => Rendered::Stopped,
         Event::TurnEnded { end, .. } => Rendered::End(end),
         Event::MessageAdded { message } => match &message.author {
-            Author::User(_) | Author::Agent(_) => Rendered::Nothing,
+            Author::User(_) | Author::Agent(_) | Author::System => Rendered::Nothing,
         },
         Event::SessionOpened { .. }
         | Event::ParticipantJoined { .. }
@@ -417,6 +417,7 @@ fn failure_code(kind: FailureKind) -> Code {
         FailureKind::Unreachable => Code::FunctionUnreachable,
         FailureKind::Forbidden => Code::Forbidden,
         FailureKind::SlowConsumer => Code::SlowConsumer,
+        FailureKind::Unprepared | FailureKind::BudgetExhausted => Code::ExecutionFailed,
         FailureKind::Internal => Code::Internal,
     }
 }

@@ -1,8 +1,8 @@
 //! ASP as the server's registry knows it: its routes, its upgrade (§2) and its ways to say no.
 
 use switchboard_core::{
-    AgentId, Connection, Opening, OpeningRequest, Pii, Protocol, Refusal, RefusalReply, Route, Seed,
-    Transport, Upgrade,
+    AgentId, Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, RefusalReply,
+    Route, Seed, Transport, Upgrade,
 };
 
 use crate::conn::AspConnection;
@@ -44,6 +44,11 @@ impl Protocol for Asp {
         self.limits.max_message as usize
     }
 
+    fn arrivals(&self) -> Option<Rate> {
+        let AspLimits { connections_per_s, connections_burst, .. } = self.limits;
+        Some(Rate::per_second(connections_per_s.into(), connections_burst.into()))
+    }
+
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
         if !request.websocket {
             return Err(Refusal::UpgradeRequired);
@@ -62,8 +67,11 @@ impl Protocol for Asp {
             None => None,
         };
         Ok(Opening {
-            credential: credential(request, &entries)?,
-            subprotocol: Some(SUBPROTOCOL),
+            credentials: credential(request, &entries)?
+                .map(|token| Credential { token, subprotocol: None })
+                .into_iter()
+                .collect(),
+            subprotocol: Some(Pii(SUBPROTOCOL.to_owned())),
             agent,
             parameters,
         })
@@ -77,6 +85,9 @@ impl Protocol for Asp {
         let (status, code, message, retry_ms) = match refusal {
             Refusal::UpgradeRequired => (426, Code::ProtocolError, "this path speaks WebSocket only", None),
             Refusal::Malformed(reason) => (400, Code::ProtocolError, *reason, None),
+            Refusal::WrongMethod => (405, Code::ProtocolError, "not this method", None),
+            Refusal::Version(_) => (400, Code::ProtocolError, "this version is not spoken", None),
+            Refusal::TooBig => (413, Code::PayloadTooLarge, "the request is too large", None),
             Refusal::CredentialMissing => (401, Code::AuthRequired, "a bearer token is needed", None),
             Refusal::CredentialInvalid => (401, Code::AuthInvalid, "the credential is not valid", None),
             Refusal::CredentialExpired => (401, Code::AuthExpired, "the credential has expired", None),
@@ -102,7 +113,8 @@ impl Protocol for Asp {
             426 => headers.push(("upgrade", "websocket".to_owned())),
             _ => {}
         }
-        RefusalReply { status, headers, body: serde_json::json!({ "error": error }).to_string() }
+        let body = serde_json::json!({ "error": error }).to_string();
+        RefusalReply { status, headers, content_type: "application/json", body }
     }
 }
 

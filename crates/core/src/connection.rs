@@ -13,6 +13,7 @@ use crate::model::{Committed, Op};
 use crate::pii::Pii;
 use crate::position::Position;
 use crate::principal::Principal;
+use crate::projection::TurnRow;
 use crate::reject::Reject;
 use crate::session::{AttachmentView, SessionView};
 use crate::time::Timestamp;
@@ -72,6 +73,10 @@ pub enum Output {
     Attach(RequestId, SessionId, Option<Position>),
     /// Stop following a session.
     Detach(SessionId),
+    /// Look up a turn, whether it runs or is long over; answered with [`Reply::Found`].
+    Find(RequestId, SessionId, TurnId),
+    /// Stop the whole server, for a principal that may.
+    Stop,
     /// Check a renewed credential; answered with [`Reply::Authenticated`].
     Authenticate(RequestId, Pii<String>),
     /// Close the transport with this code, once everything sent before is out, and forget the
@@ -95,6 +100,18 @@ pub enum Frame {
     Ping(Bytes),
     /// The answer to a ping.
     Pong(Bytes),
+    /// How the answer to an HTTP request begins; sent once, before its body. Of no meaning on a
+    /// WebSocket.
+    Head(Box<Head>),
+}
+
+/// The head of an HTTP answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status.
+    pub status: u16,
+    /// The headers, by their lower-case names.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 /// Numbers the requests of one connection, so that answers find their way.
@@ -129,6 +146,8 @@ pub enum Reply {
     Attachment(Box<AttachmentView>),
     /// The connection follows the session.
     Attached(Box<SessionView>),
+    /// What is known of a turn; none if there is none that the principal may know of.
+    Found(Option<Box<TurnRow>>),
     /// The renewed credential is good.
     Authenticated(Principal),
 }

@@ -112,6 +112,11 @@ impl MessageId {
         Self::new(format!("{turn}.in"))
     }
 
+    /// A message that was told with a turn, by its number.
+    pub fn told_with(turn: &TurnId, number: usize) -> Self {
+        Self::new(format!("{turn}.told{number}"))
+    }
+
     /// The message that carries a turn's answer.
     pub fn answer_of(turn: &TurnId) -> Self {
         Self::new(format!("{turn}.out"))

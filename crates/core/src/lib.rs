@@ -12,8 +12,10 @@
 //! * [`Session`] decides what an [`Op`] leads to, and applies what was committed.
 //! * [`Event`] is the only thing that is ever stored; everything else can be derived from it.
 
+mod bucket;
 mod connection;
 mod id;
+mod journal;
 mod limits;
 pub mod model;
 mod pii;
@@ -26,15 +28,21 @@ mod seed;
 mod session;
 mod time;
 
-pub use connection::{Close, CloseReason, Connection, Frame, Input, Output, Reply, RequestId, Violation};
+pub use bucket::{Bucket, Rate};
+pub use connection::{
+    Close, CloseReason, Connection, Frame, Head, Input, Output, Reply, RequestId, Violation,
+};
 pub use id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId};
+pub use journal::{Attempt, Journal, Repeat};
 pub use limits::SessionLimits;
 pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;
 pub use position::{InvalidPosition, Position};
 pub use principal::{Principal, Role, Scope, Scopes};
 pub use projection::{MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows};
-pub use protocol::{Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade};
+pub use protocol::{
+    Credential, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade,
+};
 pub use reject::Reject;
 pub use seed::Seed;
 pub use session::{AttachmentView, Decision, Session, SessionView, TurnState, TurnStatus, TurnView};

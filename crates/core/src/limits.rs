@@ -32,7 +32,7 @@ pub struct SessionLimits {
     /// How long an interrupted turn may take to stop before it is abandoned.
     #[serde(with = "crate::limits::milliseconds")]
     pub interrupt_grace: Duration,
-    /// How often a turn that lost its executor before any output is offered again.
+    /// How often a turn is offered to executors that bring nothing new; losing the last one ends it.
     pub offers: u32,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::bucket::Rate;
 use crate::connection::Connection;
 use crate::id::AgentId;
 use crate::model::Tool;
@@ -20,11 +21,27 @@ pub trait Protocol: Debug + Send + Sync {
     /// The largest transport message that is taken; a larger one closes the connection.
     fn max_message(&self) -> usize;
 
+    /// The headers of an opening request that it reads, besides those that have a field of their
+    /// own; in lower case.
+    fn headers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// How fast one address may open connections; none: as fast as the server allows anybody.
+    fn arrivals(&self) -> Option<Rate> {
+        None
+    }
+
     /// Reads what an opening request asks for, before anybody is authenticated.
     ///
     /// # Errors
     /// The request can never become a connection of this protocol.
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal>;
+
+    /// Headers to be sent with the answer to every request, as lower-case names and values.
+    fn answer_headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// Makes the connection, once the principal is known.
     ///
@@ -50,11 +67,29 @@ pub struct Route {
 pub enum Transport {
     /// A WebSocket.
     WebSocket,
+    /// One HTTP exchange: the body of the request is the only frame that comes in, and the frames
+    /// that go out are the answer, its [`Head`](crate::Head) first.
+    Http(Method),
+}
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// POST.
+    Post,
 }
 
 /// The HTTP request with which a connection opens.
 #[derive(Clone, Debug, Default)]
 pub struct OpeningRequest {
+    /// The path of the route that it came to.
+    pub path: &'static str,
+    /// The scheme, host and port under which the client reached the server.
+    pub origin: String,
+    /// The headers that the protocol reads, in their order.
+    pub headers: Vec<(&'static str, String)>,
     /// The query string, undecoded and without its question mark.
     pub query: String,
     /// The value of `Authorization`, if there is exactly one.
@@ -68,14 +103,23 @@ pub struct OpeningRequest {
 /// What an opening request asks for.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// The credential, wherever the protocol carries it.
-    pub credential: Option<Pii<String>>,
-    /// The sub-protocol to select.
-    pub subprotocol: Option<&'static str>,
+    /// The credentials, wherever the protocol carries them; the first that is good counts.
+    pub credentials: Vec<Credential>,
+    /// The sub-protocol to select, unless the credential names another.
+    pub subprotocol: Option<Pii<String>>,
     /// The agent that is asked for.
     pub agent: Option<AgentId>,
     /// The protocol's own query parameters, decoded.
     pub parameters: Vec<(String, String)>,
+}
+
+/// A credential of an opening request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// What is shown.
+    pub token: Pii<String>,
+    /// The sub-protocol to select if this is the one that counts.
+    pub subprotocol: Option<Pii<String>>,
 }
 
 /// Everything a protocol needs to make a connection.
@@ -83,6 +127,8 @@ pub struct Opening {
 pub struct Upgrade {
     /// Who opens it.
     pub principal: Principal,
+    /// The request itself.
+    pub request: OpeningRequest,
     /// What was asked for.
     pub opening: Opening,
     /// The agent that serves turns which name no other.
@@ -100,6 +146,12 @@ pub enum Refusal {
     UpgradeRequired,
     /// It is malformed, or does not offer the protocol.
     Malformed(&'static str),
+    /// There is nothing for this method.
+    WrongMethod,
+    /// It asks for a version of the protocol that is not spoken.
+    Version(String),
+    /// Its body is larger than is taken.
+    TooBig,
     /// There is no credential.
     CredentialMissing,
     /// The credential is not valid.
@@ -129,6 +181,8 @@ pub struct RefusalReply {
     pub status: u16,
     /// Further headers.
     pub headers: Vec<(&'static str, String)>,
-    /// A JSON body.
+    /// The media type of the body.
+    pub content_type: &'static str,
+    /// The body.
     pub body: String,
 }

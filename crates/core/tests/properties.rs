@@ -13,8 +13,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, CallId, Committed, Event, Op, Position, Reject, Reply, Row, Session, Timestamp, TurnId, TurnState,
-    rows,
+    Actor, CallId, Committed, Event, MessageId, Op, Position, Reject, Reply, Row, Session, Timestamp, TurnId,
+    TurnState, rows,
 };
 
 mod world;
@@ -83,8 +83,11 @@ proptest! {
             let Some(turn) = event.turn() else { continue };
             prop_assert!(!ended.contains(turn), "after its end: {:?}", event);
             match event {
-                Event::MessageAdded { .. } => {
-                    prop_assert!(placed.insert(turn) && !started.contains(turn) && !stopped.contains(turn));
+                Event::MessageAdded { message } => {
+                    let input = message.id == MessageId::input_of(turn);
+                    prop_assert!(!input || placed.insert(turn));
+                    prop_assert!(!started.contains(turn) && !stopped.contains(turn));
+                    prop_assert!(input || !accepted.contains(turn), "told after it was accepted");
                 }
                 Event::TurnAccepted { .. } => prop_assert!(accepted.insert(turn)),
                 Event::TurnEnded { .. } => prop_assert!(accepted.contains(turn) && ended.insert(turn)),
@@ -238,7 +241,7 @@ proptest! {
             ("turns", limits.running_turns + limits.queued_turns),
             ("ended", limits.ended_turns),
             ("requests", limits.requests),
-            ("recent_messages", 256),
+            ("recent_messages", 1024),
         ];
         for step in &steps {
             world.take(step);

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message};
-use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use futures_util::StreamExt as _;
 use switchboard_core::{
     Close, CloseReason, Committed, Connection, Frame, Input, Output, Reject, Reply, RequestId, SessionId,
     Timestamp,
@@ -24,6 +23,7 @@ use crate::gateway::{Caller, Gateway};
 use crate::meters::TransportMeters;
 use crate::outbox::Outbox;
 use crate::port::Delivery;
+use crate::transport::{Arrival, Transport};
 
 /// Drives one connection from its first frame to its last.
 pub(crate) struct Driver {
@@ -45,6 +45,8 @@ pub(crate) struct Driver {
     max_backlog: usize,
     meters: TransportMeters,
     closing: Option<Close>,
+    /// The server is to stop, once the peer has its answer.
+    stops: bool,
 }
 
 /// A session that the connection follows, at its own pace.
@@ -56,7 +58,7 @@ struct Followed {
 
 /// What the driver waited for.
 enum Step {
-    Received(Option<Result<Message, axum::Error>>),
+    Received(Option<Result<Arrival, CloseReason>>),
     Woken,
     Timer,
     Pressure,
@@ -89,14 +91,12 @@ impl Driver {
             max_backlog,
             meters,
             closing: None,
+            stops: false,
         }
     }
 
     /// Serves the connection until it is over; answers the code it was closed with.
-    pub(crate) async fn drive<S>(&mut self, socket: &mut S) -> u16
-    where
-        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
-    {
+    pub(crate) async fn drive(&mut self, socket: &mut impl Transport) -> u16 {
         self.drain();
         let mut unflushed = 0;
         while self.closing.is_none() {
@@ -107,11 +107,11 @@ impl Driver {
             // A peer that never pauses must not keep what is for it from being sent.
             let write_first = unflushed >= FLUSH_EVERY || self.outbox.bytes() >= FLUSH_BYTES;
             match self.step(socket, write_first).await {
-                Step::Received(Some(Ok(message))) => {
+                Step::Received(Some(Ok(arrival))) => {
                     unflushed += 1;
-                    self.receive(message);
+                    self.receive(arrival);
                 }
-                Step::Received(Some(Err(error))) => self.lost(reason_of(&error)),
+                Step::Received(Some(Err(reason))) => self.lost(reason),
                 Step::Received(None) | Step::Lost => self.lost(CloseReason::TransportLost),
                 Step::Woken => unflushed += 1,
                 Step::Timer => self.timeout(),
@@ -137,13 +137,13 @@ impl Driver {
             Box::pin(self.close(socket, close)).await;
         }
         self.count_written();
+        if self.stops {
+            self.gateway.stop(&self.caller);
+        }
         code
     }
 
-    async fn step<S>(&mut self, socket: &mut S, write_first: bool) -> Step
-    where
-        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
-    {
+    async fn step(&mut self, socket: &mut impl Transport, write_first: bool) -> Step {
         let now = self.clock.now();
         if self.read_after.is_some_and(|at| at <= now) {
             self.read_after = None;
@@ -287,20 +287,15 @@ impl Driver {
         }
     }
 
-    fn receive(&mut self, message: Message) {
-        let frame = match message {
-            Message::Text(text) => Frame::Text(text.as_str().to_owned()),
-            Message::Binary(bytes) => Frame::Binary(bytes),
-            Message::Ping(bytes) => Frame::Ping(bytes),
-            Message::Pong(bytes) => Frame::Pong(bytes),
-            Message::Close(close) => {
-                let code = close.map(|close| close.code);
-                return self.input(Input::Closed(CloseReason::PeerClosed(code)));
-            }
+    fn receive(&mut self, arrival: Arrival) {
+        let frame = match arrival {
+            Arrival::Frame(frame) => frame,
+            Arrival::Closed(code) => return self.input(Input::Closed(CloseReason::PeerClosed(code))),
         };
         let bytes = match &frame {
             Frame::Text(text) => text.len(),
             Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+            Frame::Head(_) => 0,
         };
         tracing::debug!(bytes, "received");
         self.meters.frames_received.increment(1);
@@ -317,6 +312,10 @@ impl Driver {
 
     fn timeout(&mut self) {
         let now = self.clock.now();
+        // A slow peer makes progress that is no news until somebody looks.
+        if self.reported_backlog > 0 {
+            self.report_backlog();
+        }
         if self.wake.is_some_and(|at| at <= now) {
             self.input(Input::Timeout);
         }
@@ -361,6 +360,11 @@ impl Driver {
                     }
                     self.show_sessions();
                 }
+                Output::Find(request, session, turn) => {
+                    self.outstanding += 1;
+                    self.gateway.find(&self.caller, request, session, turn);
+                }
+                Output::Stop => self.stops = true,
                 Output::Authenticate(request, credential) => self.authenticate(request, &credential.0),
                 Output::Close(close) => {
                     self.closing.get_or_insert(close);
@@ -405,32 +409,27 @@ impl Driver {
         self.caller.port.answer(request, answer);
     }
 
-    /// Sends what is left and the close frame, then gives the peer a moment to answer it: closing a
-    /// socket with unread data would throw away what the peer has not read yet.
-    async fn close<S>(&mut self, socket: &mut S, close: Close)
-    where
-        S: Stream<Item = Result<Message, axum::Error>> + Sink<Message, Error = axum::Error> + Unpin,
-    {
+    /// Sends what is left, and says goodbye.
+    async fn close(&mut self, socket: &mut impl Transport, close: Close) {
         if close.code == NO_CODE {
             return;
         }
         let farewell = async {
-            std::future::poll_fn(|cx| self.outbox.poll_flush(socket, cx)).await?;
-            let frame = CloseFrame { code: close.code, reason: close.reason.into() };
-            socket.send(Message::Close(Some(frame))).await
+            if std::future::poll_fn(|cx| self.outbox.poll_flush(socket, cx)).await.is_ok() {
+                socket.finish(close).await;
+            }
         };
-        if let Ok(Ok(())) = tokio::time::timeout(FAREWELL, farewell).await {
-            let hang_up = async { while let Some(Ok(_)) = socket.next().await {} };
-            let _ = tokio::time::timeout(HANG_UP, hang_up).await;
-        }
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 }
 
 /// Writes as much as the transport takes; a step when the connection should know about it.
-fn poll_write<S>(outbox: &mut Outbox, socket: &mut S, reported: usize, cx: &mut Context<'_>) -> Option<Step>
-where
-    S: Sink<Message, Error = axum::Error> + Unpin,
-{
+fn poll_write(
+    outbox: &mut Outbox,
+    socket: &mut impl Transport,
+    reported: usize,
+    cx: &mut Context<'_>,
+) -> Option<Step> {
     if let Poll::Ready(Err(_)) = outbox.poll_flush(socket, cx) {
         return Some(Step::Lost);
     }
@@ -439,18 +438,6 @@ where
     // Also when a lot was there and is gone: the connection may be waiting to release more.
     let fallen = (reported > 0 || outbox.peak() >= HIGH_WATER) && backlog <= LOW_WATER;
     (grown || fallen).then_some(Step::Pressure)
-}
-
-fn reason_of(error: &axum::Error) -> CloseReason {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        // The WebSocket library reports an oversized message as a capacity error.
-        if cause.to_string().contains("too long") || cause.to_string().contains("too big") {
-            return CloseReason::TooBig;
-        }
-        source = cause.source();
-    }
-    CloseReason::TransportLost
 }
 
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -463,4 +450,3 @@ const FLUSH_BYTES: usize = 64 << 10;
 const HIGH_WATER: usize = 64 << 10;
 const LOW_WATER: usize = 16 << 10;
 const FAREWELL: Duration = Duration::from_secs(5);
-const HANG_UP: Duration = Duration::from_secs(1);

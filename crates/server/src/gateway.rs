@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_core::{Actor, Op, Position, Principal, Reject, RequestId, RequestRow, Scope, SessionId};
+use switchboard_core::{
+    Actor, Op, Position, Principal, Reject, Reply, RequestId, RequestRow, Scope, SessionId, TurnId,
+};
 
 use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
@@ -26,11 +28,12 @@ pub(crate) struct Caller {
 pub(crate) struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
     draining: std::sync::atomic::AtomicBool,
+    stopped: tokio::sync::Notify,
 }
 
 impl Gateway {
     pub(crate) fn new(sessions: Arc<Sessions>) -> Self {
-        Self { sessions, draining: false.into() }
+        Self { sessions, draining: false.into(), stopped: tokio::sync::Notify::new() }
     }
 
     /// Takes in idempotency keys that were used before this process started, oldest first.
@@ -44,6 +47,19 @@ impl Gateway {
     /// From now on no turn is started.
     pub(crate) fn drain(&self) {
         self.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Stops the server, if the caller may.
+    pub(crate) fn stop(&self, caller: &Caller) {
+        if caller.principal.scopes.allows(Scope::Admin) {
+            tracing::warn!(principal = %caller.principal.id, "the server was told to stop");
+            self.stopped.notify_one();
+        }
+    }
+
+    /// Waits until the server is told to stop.
+    pub(crate) async fn stopped(&self) {
+        self.stopped.notified().await;
     }
 
     /// Submits what a connection asks; the answer arrives at its port.
@@ -73,6 +89,26 @@ impl Gateway {
         from: Option<Position>,
     ) {
         self.sessions.attach(session, &caller.principal, from, request, &caller.port);
+    }
+
+    /// Looks up a turn of the caller's; that of somebody else looks like one that never was.
+    pub(crate) fn find(&self, caller: &Caller, request: RequestId, session: SessionId, turn: TurnId) {
+        let log = self.sessions.environment.log.clone();
+        let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
+        tokio::spawn(async move {
+            let found = match log.session(&session).await {
+                Ok(Some(row)) if row.owner == principal => log.turn(&session, &turn).await,
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            };
+            port.answer(
+                request,
+                match found {
+                    Ok(row) => Ok(Reply::Found(row.map(Box::new))),
+                    Err(error) => Err(Reject::Unavailable { reason: error.to_string() }),
+                },
+            );
+        });
     }
 
     /// Whether the credential reaches this op, and in which session it belongs: a repeated

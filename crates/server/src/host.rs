@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::meters::TurnMeter;
 use crate::sessions::{CallBoard, Environment, Executing, Letter, Mail, ReplyTo};
+use crate::workspace::Workspaces;
 
 /// The agents of this server.
 pub(crate) struct Host {
@@ -28,6 +29,7 @@ pub(crate) struct Host {
     started: AtomicU64,
     /// How many turns may be worked on at the same time.
     room: Arc<Semaphore>,
+    workspaces: Workspaces,
 }
 
 impl Host {
@@ -36,9 +38,10 @@ impl Host {
         default: AgentId,
         node: String,
         running: usize,
+        workspaces: Workspaces,
     ) -> Self {
         let room = Arc::new(Semaphore::new(running.min(Semaphore::MAX_PERMITS)));
-        Self { agents, default, node, started: AtomicU64::new(0), room }
+        Self { agents, default, node, started: AtomicU64::new(0), room, workspaces }
     }
 
     pub(crate) fn agents(&self) -> Vec<AgentId> {
@@ -86,6 +89,8 @@ impl Host {
                 principal: turn.origin.principal.clone(),
                 attachment: turn.origin.attachment.clone(),
                 request: turn.request.clone(),
+                workspace: turn.workspace.clone(),
+                recall: turn.recall,
                 meta: turn.meta.clone(),
                 deadline: turn.deadline,
                 fence: 0,
@@ -93,11 +98,11 @@ impl Host {
         };
         let agent = self.agents.get(&turn.agent).cloned();
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
-        let room = self.room.clone();
+        let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
         tokio::spawn(async move {
             // Never closed, so there is always room in the end.
             let _place = room.acquire_owned().await;
-            execute(port, agent, stopped, began).await;
+            execute(port, agent, &workspaces, stopped, began).await;
         });
         Executing { agent: turn.agent.clone(), stop, board }
     }
@@ -107,6 +112,7 @@ impl Host {
 async fn execute(
     mut port: SessionPort,
     agent: Option<Arc<dyn Agent>>,
+    workspaces: &Workspaces,
     stopped: watch::Receiver<bool>,
     began: Option<u64>,
 ) {
@@ -116,12 +122,17 @@ async fn execute(
     let _working = TurnMeter::start(&port.brief.agent);
     let board = port.board.clone();
     let port = Arc::new(port);
-    let end = match agent {
-        None => {
+    let prepared = match &port.brief.workspace {
+        Some(workspace) => workspaces.check(workspace).await,
+        None => Ok(()),
+    };
+    let end = match (prepared, agent) {
+        (Err(lacking), _) => TurnEnd::failed(FailureKind::Unprepared, lacking),
+        (Ok(()), None) => {
             let what = format!("no such agent: {}", port.brief.agent);
-            TurnEnd::failed(FailureKind::Execution, what)
+            TurnEnd::failed(FailureKind::Unprepared, what)
         }
-        Some(agent) => {
+        (Ok(()), Some(agent)) => {
             let journal = match began {
                 Some(accepted) => port.journal(accepted).await,
                 None => Vec::new(),

@@ -29,7 +29,9 @@ mod serve;
 mod sessions;
 pub mod telemetry;
 pub mod tls;
+mod transport;
 mod upgrade;
+mod workspace;
 
 pub use config::Config;
 pub use serve::{Handle, ServeError, Server};

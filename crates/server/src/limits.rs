@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{PrincipalId, Timestamp};
+use switchboard_core::{Bucket, PrincipalId, Rate, Timestamp};
 
 use crate::config::LimitsConfig;
 
@@ -28,23 +28,36 @@ impl ConnectionLimits {
     }
 
     /// Counts a new connection from `address`; it is counted until the guard is dropped. To be
-    /// asked before anything is read from the peer but its request.
+    /// asked before anything is read from the peer but its request. A protocol may be stricter than
+    /// the server about how fast they come.
     ///
     /// # Errors
     /// There are too many, or they come too fast.
-    pub fn open(&self, address: IpAddr, now: Timestamp) -> Result<ConnectionGuard, TooMany> {
+    pub fn open(
+        &self,
+        address: IpAddr,
+        protocol: &'static str,
+        arrivals: Option<Rate>,
+        now: Timestamp,
+    ) -> Result<ConnectionGuard, TooMany> {
         let limits = &self.shared.limits;
         let network = network(address);
         let mut counts = self.shared.counts.lock();
         let all = counts.all;
-        let rate = Rate {
-            per_s: limits.new_connections_per_address_per_s,
-            burst: limits.new_connections_per_address_burst,
-        };
-        let entry = counts
-            .addresses
-            .entry(network, now, || AddressCount { connections: 0, bucket: TokenBucket::new(rate, now) });
-        entry.bucket.take(1, now).map_err(|retry_after| TooMany { what: Limit::Rate, retry_after })?;
+        let rate = Rate::per_second(
+            limits.new_connections_per_address_per_s,
+            limits.new_connections_per_address_burst,
+        );
+        let entry = counts.addresses.entry(network, now, || AddressCount {
+            connections: 0,
+            bucket: Bucket::new(rate),
+            protocols: Vec::new(),
+        });
+        let too_fast = |retry_after| TooMany { what: Limit::Rate, retry_after };
+        if let Some(rate) = arrivals {
+            entry.bucket_of(protocol, rate).take(1, now).map_err(too_fast)?;
+        }
+        entry.bucket.take(1, now).map_err(too_fast)?;
         if entry.connections >= limits.connections_per_address {
             return Err(TooMany { what: Limit::Address, retry_after: RETRY });
         }
@@ -163,9 +176,9 @@ impl PrincipalBuckets {
     /// The rates of a configuration.
     pub fn new(limits: &LimitsConfig) -> Self {
         let rates = Rates {
-            frames: Rate { per_s: limits.principal_frames_per_s, burst: limits.principal_frames_burst },
-            bytes: Rate { per_s: limits.principal_bytes_per_s, burst: limits.principal_bytes_burst },
-            turns: Rate { per_s: limits.principal_turns_per_s, burst: limits.principal_turns_burst },
+            frames: Rate::per_second(limits.principal_frames_per_s, limits.principal_frames_burst),
+            bytes: Rate::per_second(limits.principal_bytes_per_s, limits.principal_bytes_burst),
+            turns: Rate::per_second(limits.principal_turns_per_s, limits.principal_turns_burst),
         };
         Self { rates, entries: Mutex::default() }
     }
@@ -175,9 +188,9 @@ impl PrincipalBuckets {
         let mut entries = self.entries.lock();
         let bucket = entries.entry(principal.clone(), now, || {
             Arc::new(PrincipalBucket {
-                frames: Mutex::new(TokenBucket::new(self.rates.frames, now)),
-                bytes: Mutex::new(TokenBucket::new(self.rates.bytes, now)),
-                turns: Mutex::new(TokenBucket::new(self.rates.turns, now)),
+                frames: Mutex::new(Bucket::new(self.rates.frames)),
+                bytes: Mutex::new(Bucket::new(self.rates.bytes)),
+                turns: Mutex::new(Bucket::new(self.rates.turns)),
             })
         });
         Arc::clone(bucket)
@@ -197,9 +210,9 @@ impl PrincipalBuckets {
 /// What one principal may use.
 #[derive(Debug)]
 pub struct PrincipalBucket {
-    frames: Mutex<TokenBucket>,
-    bytes: Mutex<TokenBucket>,
-    turns: Mutex<TokenBucket>,
+    frames: Mutex<Bucket>,
+    bytes: Mutex<Bucket>,
+    turns: Mutex<Bucket>,
 }
 
 impl PrincipalBucket {
@@ -228,63 +241,6 @@ impl PrincipalBucket {
     }
 }
 
-/// A rate with a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Tokens per second.
-    pub per_s: u64,
-    /// Tokens that may be taken at once.
-    pub burst: u64,
-}
-
-/// Fills at a steady rate up to its burst. Exact: counts in millionths of a token.
-#[derive(Clone, Debug)]
-pub struct TokenBucket {
-    rate: Rate,
-    millionths: u64,
-    filled_at: Timestamp,
-}
-
-impl TokenBucket {
-    /// A full bucket.
-    pub const fn new(rate: Rate, now: Timestamp) -> Self {
-        Self { rate, millionths: rate.burst.saturating_mul(MILLION), filled_at: now }
-    }
-
-    /// Takes `count` tokens, or none. More than the burst is taken as the burst, since it would
-    /// otherwise never get through.
-    ///
-    /// # Errors
-    /// There are not enough; after this long there will be.
-    pub fn take(&mut self, count: u64, now: Timestamp) -> Result<(), Duration> {
-        self.fill(now);
-        let wanted = count.min(self.rate.burst).saturating_mul(MILLION);
-        match self.millionths.checked_sub(wanted) {
-            Some(rest) => {
-                self.millionths = rest;
-                Ok(())
-            }
-            None => {
-                let missing = wanted.saturating_sub(self.millionths);
-                Err(Duration::from_micros(missing.div_ceil(self.rate.per_s.max(1))))
-            }
-        }
-    }
-
-    /// Whether nothing was taken that is not filled again.
-    fn is_full(&mut self, now: Timestamp) -> bool {
-        self.fill(now);
-        self.millionths == self.rate.burst.saturating_mul(MILLION)
-    }
-
-    fn fill(&mut self, now: Timestamp) {
-        let elapsed = now.since(self.filled_at).as_micros();
-        let gained = u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(self.rate.per_s);
-        self.millionths = self.millionths.saturating_add(gained).min(self.rate.burst.saturating_mul(MILLION));
-        self.filled_at = self.filled_at.max(now);
-    }
-}
-
 #[derive(Debug)]
 struct Shared {
     limits: LimitsConfig,
@@ -301,7 +257,20 @@ struct Counts {
 #[derive(Debug)]
 struct AddressCount {
     connections: usize,
-    bucket: TokenBucket,
+    bucket: Bucket,
+    /// Of protocols that have a rate of their own.
+    protocols: Vec<(&'static str, Bucket)>,
+}
+
+impl AddressCount {
+    fn bucket_of(&mut self, protocol: &'static str, rate: Rate) -> &mut Bucket {
+        let known = self.protocols.iter().position(|(name, _)| *name == protocol);
+        let index = known.unwrap_or_else(|| {
+            self.protocols.push((protocol, Bucket::new(rate)));
+            self.protocols.len() - 1
+        });
+        &mut self.protocols[index].1
+    }
 }
 
 #[derive(Debug)]
@@ -343,7 +312,9 @@ trait Idle {
 
 impl Idle for AddressCount {
     fn is_idle(&mut self, now: Timestamp) -> bool {
-        self.connections == 0 && self.bucket.is_full(now)
+        self.connections == 0
+            && self.bucket.is_full(now)
+            && self.protocols.iter_mut().all(|(_, bucket)| bucket.is_full(now))
     }
 }
 
@@ -364,7 +335,6 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-const MILLION: u64 = 1_000_000;
 /// Below this many entries nothing is thrown out.
 const SWEEP_MIN: usize = 256;
 /// When to come back after a count was exceeded; nobody knows when another one leaves.
@@ -393,43 +363,16 @@ mod tests {
     const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let mut bucket = TokenBucket::new(Rate { per_s: 10, burst: 20 }, at(0));
-        for _ in 0..20 {
-            assert_eq!(bucket.take(1, at(0)), Ok(()));
-        }
-        assert_eq!(bucket.take(1, at(0)), Err(Duration::from_millis(100)));
-        assert_eq!(bucket.take(1, at(99)), Err(Duration::from_millis(1)));
-        assert_eq!(bucket.take(1, at(100)), Ok(()));
-        assert_eq!(bucket.take(1, at(100)), Err(Duration::from_millis(100)));
-        assert_eq!(bucket.take(20, at(100_000)), Ok(()), "never more than the burst, however long it waits");
-        assert_eq!(bucket.take(1, at(100_000)), Err(Duration::from_millis(100)));
-    }
-
-    #[test]
-    fn a_bucket_survives_odd_input() {
-        let mut bucket = TokenBucket::new(Rate { per_s: 1, burst: 2 }, at(1_000));
-        assert_eq!(bucket.take(1_000_000, at(1_000)), Ok(()), "more than the burst is the burst");
-        assert!(bucket.take(1, at(0)).is_err(), "time that runs backwards fills nothing");
-        assert!(bucket.take(1, at(1_999)).is_err());
-        assert_eq!(bucket.take(1, at(2_000)), Ok(()));
-        assert_eq!(bucket.take(0, at(2_000)), Ok(()));
-        let mut stuck = TokenBucket::new(Rate { per_s: 0, burst: 1 }, at(0));
-        assert_eq!(stuck.take(1, at(0)), Ok(()));
-        assert!(stuck.take(1, Timestamp::NEVER).is_err());
-    }
-
-    #[test]
     fn guards_count_down() {
         let limits = ConnectionLimits::new(&limits());
-        let first: Vec<_> = (0..3).map(|_| limits.open(A, at(0)).unwrap()).collect();
-        assert_eq!(limits.open(A, at(0)).unwrap_err().what, Limit::Address);
-        let second: Vec<_> = (0..2).map(|_| limits.open(B, at(0)).unwrap()).collect();
-        assert_eq!(limits.open(B, at(0)).unwrap_err().what, Limit::All);
+        let first: Vec<_> = (0..3).map(|_| limits.open(A, "asp", None, at(0)).unwrap()).collect();
+        assert_eq!(limits.open(A, "asp", None, at(0)).unwrap_err().what, Limit::Address);
+        let second: Vec<_> = (0..2).map(|_| limits.open(B, "asp", None, at(0)).unwrap()).collect();
+        assert_eq!(limits.open(B, "asp", None, at(0)).unwrap_err().what, Limit::All);
         assert_eq!(limits.count(), 5);
         drop(first);
         assert_eq!(limits.count(), 2);
-        let again = limits.open(A, at(0)).unwrap();
+        let again = limits.open(A, "asp", None, at(0)).unwrap();
         drop((second, again));
         assert_eq!(limits.count(), 0);
     }
@@ -438,16 +381,16 @@ mod tests {
     fn guards_count_principals() {
         let limits = ConnectionLimits::new(&limits());
         let ann = PrincipalId::from("ann");
-        let mut guards: Vec<_> = (0..2).map(|_| limits.open(A, at(0)).unwrap()).collect();
+        let mut guards: Vec<_> = (0..2).map(|_| limits.open(A, "asp", None, at(0)).unwrap()).collect();
         for guard in &mut guards {
             guard.identify(&ann).unwrap();
             guard.identify(&ann).unwrap();
         }
-        let mut third = limits.open(B, at(0)).unwrap();
+        let mut third = limits.open(B, "asp", None, at(0)).unwrap();
         assert_eq!(third.identify(&ann).unwrap_err().what, Limit::Principal);
         third.identify(&"bob".into()).unwrap();
         guards.pop();
-        let mut fourth = limits.open(B, at(0)).unwrap();
+        let mut fourth = limits.open(B, "asp", None, at(0)).unwrap();
         fourth.identify(&ann).unwrap();
         drop((guards, third, fourth));
         assert!(limits.shared.counts.lock().principals.is_empty());
@@ -457,12 +400,25 @@ mod tests {
     fn new_connections_are_paced_per_address() {
         let limits = ConnectionLimits::new(&limits());
         for _ in 0..10 {
-            drop(limits.open(A, at(0)).unwrap());
+            drop(limits.open(A, "asp", None, at(0)).unwrap());
         }
-        let refused = limits.open(A, at(0)).unwrap_err();
+        let refused = limits.open(A, "asp", None, at(0)).unwrap_err();
         assert_eq!((refused.what, refused.retry_ms()), (Limit::Rate, 100));
-        assert!(limits.open(B, at(0)).is_ok());
-        assert!(limits.open(A, at(100)).is_ok());
+        assert!(limits.open(B, "asp", None, at(0)).is_ok());
+        assert!(limits.open(A, "asp", None, at(100)).is_ok());
+    }
+
+    #[test]
+    fn a_protocol_may_be_stricter_than_the_server() {
+        let limits = ConnectionLimits::new(&limits());
+        let strict = Some(Rate::per_second(1, 2));
+        for _ in 0..2 {
+            drop(limits.open(A, "strict", strict, at(0)).unwrap());
+        }
+        assert_eq!(limits.open(A, "strict", strict, at(0)).unwrap_err().what, Limit::Rate);
+        assert!(limits.open(A, "other", None, at(0)).is_ok(), "nobody else pays for it");
+        assert!(limits.open(B, "strict", strict, at(0)).is_ok());
+        assert!(limits.open(A, "strict", strict, at(1_000)).is_ok());
     }
 
     #[test]
@@ -476,10 +432,10 @@ mod tests {
     #[test]
     fn idle_addresses_are_forgotten() {
         let limits = ConnectionLimits::new(&LimitsConfig::default());
-        let held = limits.open(A, at(0)).unwrap();
+        let held = limits.open(A, "asp", None, at(0)).unwrap();
         for number in 0..100_000u32 {
             let address = IpAddr::V4(std::net::Ipv4Addr::from_bits(number));
-            drop(limits.open(address, at(u64::from(number))).unwrap());
+            drop(limits.open(address, "asp", None, at(u64::from(number))).unwrap());
         }
         let known = limits.shared.counts.lock().addresses.entries.len();
         assert!(known <= 2 * SWEEP_MIN, "{known}");
@@ -487,9 +443,21 @@ mod tests {
         drop(held);
     }
 
+    fn rates() -> LimitsConfig {
+        LimitsConfig {
+            principal_frames_per_s: 400,
+            principal_frames_burst: 800,
+            principal_bytes_per_s: 4 << 20,
+            principal_bytes_burst: 16 << 20,
+            principal_turns_per_s: 40,
+            principal_turns_burst: 80,
+            ..LimitsConfig::default()
+        }
+    }
+
     #[test]
     fn connections_of_a_principal_share_its_rate() {
-        let buckets = PrincipalBuckets::new(&LimitsConfig::default());
+        let buckets = PrincipalBuckets::new(&rates());
         let (one, two) = (buckets.of(&"ann".into(), at(0)), buckets.of(&"ann".into(), at(0)));
         for bucket in [&one, &two] {
             for _ in 0..40 {
@@ -507,7 +475,7 @@ mod tests {
 
     #[test]
     fn idle_principals_are_forgotten_and_busy_ones_are_not() {
-        let buckets = PrincipalBuckets::new(&LimitsConfig::default());
+        let buckets = PrincipalBuckets::new(&rates());
         let held = buckets.of(&"held".into(), at(0));
         buckets.of(&"spent".into(), at(0)).take_frames(800, at(0)).unwrap();
         for number in 0..10_000 {

@@ -46,6 +46,9 @@ impl TransportMeters {
         let reason = match refusal {
             Refusal::UpgradeRequired => "upgrade_required",
             Refusal::Malformed(_) => "malformed",
+            Refusal::WrongMethod => "wrong_method",
+            Refusal::Version(_) => "version",
+            Refusal::TooBig => "too_big",
             Refusal::CredentialMissing => "credential_missing",
             Refusal::CredentialInvalid => "credential_invalid",
             Refusal::CredentialExpired => "credential_expired",

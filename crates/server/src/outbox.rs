@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
-use axum::extract::ws::Message;
 use futures_util::{Sink, SinkExt as _};
 use switchboard_core::Frame;
 
@@ -57,7 +56,7 @@ impl Outbox {
     /// Writes everything, flushing once per piece; pending while the transport is full.
     pub(crate) fn poll_flush<S>(&mut self, socket: &mut S, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
     where
-        S: Sink<Message> + Unpin,
+        S: Sink<Frame> + Unpin,
     {
         while self.bytes > 0 {
             while self.unflushed < PIECE && !self.frames.is_empty() {
@@ -65,12 +64,7 @@ impl Outbox {
                 let Some(frame) = self.frames.pop_front() else { break };
                 self.unflushed += size(&frame);
                 self.frames_written += 1;
-                socket.start_send_unpin(match frame {
-                    Frame::Text(text) => Message::Text(text.into()),
-                    Frame::Binary(bytes) => Message::Binary(bytes),
-                    Frame::Ping(bytes) => Message::Ping(bytes),
-                    Frame::Pong(bytes) => Message::Pong(bytes),
-                })?;
+                socket.start_send_unpin(frame)?;
             }
             ready!(socket.poll_flush_unpin(cx))?;
             self.bytes -= self.unflushed;
@@ -92,6 +86,7 @@ fn size(frame: &Frame) -> usize {
         + match frame {
             Frame::Text(text) => text.len(),
             Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+            Frame::Head(_) => 0,
         }
 }
 

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{self, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use switchboard_acolyte::{Acolyte, Service};
 use switchboard_agents::Agent;
 use switchboard_asp::Asp;
-use switchboard_core::{AgentId, CloseReason, Protocol, Transport};
+use switchboard_core::{AgentId, CloseReason, Method, Protocol, Refusal, Transport};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,7 +25,7 @@ use tower::ServiceExt as _;
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::auth::{Authenticator, Revocation, RevokeError};
 use crate::clock::Clock;
-use crate::config::{Config, StoreKind};
+use crate::config::{AgentConfig, Config, Questions, StoreKind};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
 use crate::host::Host;
@@ -33,6 +36,7 @@ use crate::registry::Registry;
 use crate::sessions::{ActorBounds, Environment, Sessions};
 use crate::tls::Tls;
 use crate::upgrade::{Door, Visitor};
+use crate::workspace::Workspaces;
 
 /// A server that is ready to take connections.
 pub struct Server {
@@ -92,7 +96,12 @@ impl Server {
         if !agents.contains_key(&default) {
             return Err(ServeError::Config(format!("the default agent {default} is not configured")));
         }
-        let host = Arc::new(Host::new(agents, default, node, config.limits.running_turns));
+        let workspaces = if config.is_development() && config.workspaces.is_empty() {
+            Workspaces::Any
+        } else {
+            Workspaces::Within(config.workspaces.clone())
+        };
+        let host = Arc::new(Host::new(agents, default, node, config.limits.running_turns, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
             host,
@@ -139,6 +148,7 @@ impl Server {
                 .collect(),
             registry: registry.clone(),
             draining: false.into(),
+            secure: config.has_tls(),
         });
         let admin = AdminState::new(&config, log.clone(), authenticator, registry, clock);
         let readiness = admin.readiness();
@@ -146,6 +156,7 @@ impl Server {
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
+        router = router.fallback(not_found);
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
         Ok(Self { config, router, door, log, tls, readiness, handshakes })
     }
@@ -161,14 +172,15 @@ impl Server {
     ) -> Result<(), ServeError> {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut upkeep = tokio::time::interval(UPKEEP);
-        loop {
+        let leave = loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = upkeep.tick() => {
                     self.keep_up();
                     continue;
                 }
-                () = &mut shutdown => break,
+                () = &mut shutdown => break Leave::Gently,
+                () = self.door.gateway.stopped() => break Leave::AtOnce,
             };
             match accepted {
                 Ok((stream, address)) => self.welcome(stream, address),
@@ -178,9 +190,16 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
+        };
+        match leave {
+            Leave::Gently => self.drain(listener).await?,
+            Leave::AtOnce => {
+                drop(listener);
+                self.door.draining.store(true, Ordering::Relaxed);
+                self.door.gateway.drain();
+            }
         }
-        self.drain(listener).await?;
-        Ok(())
+        self.close().await
     }
 
     fn welcome(&self, stream: TcpStream, address: SocketAddr) {
@@ -231,7 +250,7 @@ impl Server {
     }
 
     /// Tells clients to come back, lets turns finish for a while, and closes.
-    async fn drain(self, listener: TcpListener) -> Result<(), ServeError> {
+    async fn drain(&self, listener: TcpListener) -> Result<(), ServeError> {
         let drain = &self.config.drain;
         tracing::info!(connections = self.door.registry.count(), "draining");
         self.readiness.set(Phase::Draining);
@@ -252,13 +271,29 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        Ok(())
+    }
+
+    /// Ends every connection, and closes the log.
+    async fn close(self) -> Result<(), ServeError> {
+        self.readiness.set(Phase::Draining);
         self.door.registry.close_all(CloseReason::Restart);
         let _ = tokio::time::timeout(LAST_WORDS, self.door.registry.emptied()).await;
+        // What was said last is still on its way to the network.
+        tokio::time::sleep(LAST_BYTES).await;
         self.log.close().await?;
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// How a server leaves.
+#[derive(Clone, Copy, Debug)]
+enum Leave {
+    /// Running turns may finish.
+    Gently,
+    /// They may not.
+    AtOnce,
 }
 
 /// Reaches a server while it runs.
@@ -304,24 +339,60 @@ fn protocols(config: &Config) -> Vec<Arc<dyn Protocol>> {
         let asp = Asp::new(config.asp.limits.clone());
         protocols.push(Arc::new(if config.asp.ws_alias { asp.with_alias() } else { asp }));
     }
+    if config.acolyte.enabled {
+        protocols.push(Arc::new(Acolyte::new(config.acolyte.limits.clone(), acolyte_service(config))));
+    }
     protocols
 }
 
+/// What Acolyte says of the server.
+fn acolyte_service(config: &Config) -> Service {
+    let keyed = |agent: &AgentConfig| match agent {
+        AgentConfig::OpenAi(openai) => Some(openai.api_key_env.is_some()),
+        AgentConfig::Echo(_) | AgentConfig::Script(_) | AgentConfig::Demo(_) | AgentConfig::Off(_) => None,
+    };
+    let openai: Vec<bool> = config.agents.values().filter_map(keyed).collect();
+    Service {
+        server: concat!("switchboard ", env!("CARGO_PKG_VERSION")).to_owned(),
+        model: config.acolyte.model.clone().unwrap_or_else(|| config.agent.clone()),
+        providers: if openai.is_empty() { Vec::new() } else { vec!["openai".to_owned()] },
+        provider_auth: if openai.contains(&true) { vec!["openai (api key)".to_owned()] } else { Vec::new() },
+        deny_questions: config.acolyte.questions == Questions::Deny,
+    }
+}
+
 fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> Router {
-    for route in protocol.routes() {
+    for &route in protocol.routes() {
         let (protocol, door) = (protocol.clone(), door.clone());
         router = match route.transport {
             Transport::WebSocket => router.route(
                 route.path,
-                any(
-                    move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| async move {
-                        door.enter(&protocol, Visitor { address, uri, headers, websocket })
-                    },
-                ),
+                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
+                    door.upgrade(&protocol, &Visitor { address, uri, headers, route }, websocket)
+                }),
+            ),
+            Transport::Http(expected) => router.route(
+                route.path,
+                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, request: Request| {
+                    let (parts, body) = request.into_parts();
+                    let matches = match expected {
+                        Method::Get => parts.method == http::Method::GET,
+                        Method::Post => parts.method == http::Method::POST,
+                    };
+                    if !matches {
+                        return door.refuse(&protocol, &Refusal::WrongMethod);
+                    }
+                    let visitor = Visitor { address, uri: parts.uri, headers: parts.headers, route };
+                    door.exchange(&protocol, &visitor, body).await
+                }),
             ),
         };
     }
     router
+}
+
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "Not Found").into_response()
 }
 
 fn open_log(config: &Config) -> Result<Arc<dyn Log>, ServeError> {
@@ -387,6 +458,7 @@ where
 const UPKEEP: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 32 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(7);
+const LAST_BYTES: Duration = Duration::from_millis(50);
 const KEY_MEMORY: Duration = Duration::from_secs(15 * 60);
 const MAX_KEYS: usize = 100_000;
 const PAGE: usize = 500;

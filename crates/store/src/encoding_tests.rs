@@ -220,6 +220,8 @@ fn golden_batch() -> Batch {
             serial: true,
             deadline: Timestamp::from_secs(1_800_000_000),
             parent: None,
+            recall: None,
+            workspace: None,
             key: Some(Box::new(RequestKey { key: "key".into(), digest: "digest".into() })),
             meta: Box::new(json!({ "deep": { "er": [true] } })),
         },
@@ -325,9 +327,10 @@ fn turn_event() -> impl Strategy<Value = Event> {
             any::<u64>(),
             option::of((name(), name())),
             value(),
-            option::of(name())
+            (option::of(name()), option::of(any::<u32>()), option::of(name()))
         )
-            .prop_map(|(turn, request, origin, serial, deadline, key, meta, parent)| {
+            .prop_map(|(turn, request, origin, serial, deadline, key, meta, place)| {
+                let (parent, recall, workspace) = place;
                 Event::TurnAccepted {
                     turn,
                     request: Box::new(request),
@@ -336,6 +339,8 @@ fn turn_event() -> impl Strategy<Value = Event> {
                     serial,
                     deadline: Timestamp::from_micros(deadline),
                     parent: parent.map(MessageId::new),
+                    recall,
+                    workspace: workspace.map(Into::into),
                     key: key.map(|(key, digest)| Box::new(RequestKey { key, digest })),
                     meta: Box::new(meta),
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use switchboard_core::{
     Committed, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow,
-    Timestamp, TurnRow,
+    Timestamp, TurnId, TurnRow,
 };
 
 /// A durable, ordered log per session, with projections that are written together with it.
@@ -38,6 +38,9 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     /// Turns of a session in order of acceptance, with an acceptance number above `after`.
     async fn turns(&self, session: &SessionId, after: u64, limit: usize) -> Result<Vec<TurnRow>, StoreError>;
+
+    /// One turn of a session.
+    async fn turn(&self, session: &SessionId, turn: &TurnId) -> Result<Option<TurnRow>, StoreError>;
 
     /// The path from `tip` to the root of the message tree, nearest first, at most `limit`.
     async fn history(

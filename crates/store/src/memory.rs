@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use switchboard_core::{
     MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow, Timestamp,
-    TurnRow,
+    TurnId, TurnRow,
 };
 
 use crate::log::{
@@ -77,6 +77,12 @@ impl Log for MemoryLog {
         let Some(stream) = state.streams.get(session) else { return Ok(Vec::new()) };
         let from = after.saturating_add(1);
         Ok(stream.turns.range(from..).take(limit).map(|(_, row)| row.clone()).collect())
+    }
+
+    async fn turn(&self, session: &SessionId, turn: &TurnId) -> Result<Option<TurnRow>, StoreError> {
+        let state = self.open()?;
+        let turns = state.streams.get(session).map(|stream| &stream.turns);
+        Ok(turns.and_then(|turns| turns.values().rev().find(|row| row.turn == *turn)).cloned())
     }
 
     async fn history(

@@ -1,7 +1,7 @@
 //! Seeded simulations: 200 by default, `SWITCHBOARD_SEEDS=N` for another number, `SWITCHBOARD_SEED=N`
 //! for a single one; and proof that whatever they watch for would be noticed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -78,16 +78,16 @@ fn a_simulation_does_a_lot() {
     assert!(sum(|report| report.resumed) > 20 * 2, "resumes");
 }
 
-/// Breaks the environment, seed by seed, until somebody notices; they have to notice the right thing.
+/// Breaks the environment: somebody has to notice, again and again, and mostly the right thing. What is
+/// broken may show first as something else, and now and then it does not matter.
 fn notices(mutation: Mutation, invariant: Invariant) {
-    for seed in 0..40 {
-        let broken = SimulationOptions { mutation: Some(mutation), ..options() };
-        if let Err(failure) = simulate(seed, &broken) {
-            assert_eq!(failure.invariant, invariant, "{mutation:?}: {failure}");
-            return;
-        }
-    }
-    panic!("{mutation:?} breaks {invariant:?}, and nobody notices");
+    let broken = SimulationOptions { mutation: Some(mutation), ..options() };
+    let found: Vec<_> = (0..12).filter_map(|seed| simulate(seed, &broken).err()).collect();
+    let (right, wrong): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|failure| failure.invariant == invariant);
+    let wrong: Vec<_> = wrong.iter().map(|failure| (failure.seed, &failure.detail)).collect();
+    assert!(right.len() >= 3, "{mutation:?} is noticed as {invariant:?} {} times", right.len());
+    assert!(right.len() > wrong.len(), "{mutation:?} is mostly noticed as something else: {wrong:?}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_second_terminal_frame_is_noticed() {
 
 #[test]
 fn a_request_that_is_never_answered_is_noticed() {
-    notices(Mutation::LoseTerminal, Invariant::Rest);
+    notices(Mutation::LoseTerminal, Invariant::OneTerminal);
 }
 
 #[test]

@@ -116,6 +116,8 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
             options: serde_json::Value::Null,
         },
         parent: None,
+        history: None,
+        workspace: None,
         serial: true,
         deadline: Timestamp::NEVER,
         key: None,

@@ -18,6 +18,7 @@ pub(super) fn messages(system: Option<&str>, history: &[MessageRow], request: &T
         let message = match &row.author {
             Author::User(_) => json!({ "role": "user", "content": content(&row.parts) }),
             Author::Agent(_) => json!({ "role": "assistant", "content": flat(&row.parts) }),
+            Author::System => json!({ "role": "system", "content": flat(&row.parts) }),
         };
         messages.push(message);
     }

@@ -144,6 +144,8 @@ pub(crate) fn brief(request: TurnRequest, fence: u32) -> Brief {
         principal: PrincipalId::from("ann"),
         attachment: None,
         request,
+        workspace: None,
+        recall: None,
         meta: serde_json::json!({ "k": "v" }),
         deadline: Timestamp::from_secs(10_000),
         fence,

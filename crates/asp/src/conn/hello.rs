@@ -96,11 +96,7 @@ impl AspConnection {
             window_ms: self.window_ms(),
         };
         self.submit(&home, op, Pending::Accept);
-        if !self.client_tools.is_empty() {
-            let add = self.client_tools.clone();
-            let change = switchboard_core::model::ToolChange { add, remove: Vec::new(), turn: None };
-            self.submit(&home, Op::ChangeTools(change), Pending::Nothing);
-        }
+        self.offer_tools(&home, None);
         self.follow(&home, None);
     }
 

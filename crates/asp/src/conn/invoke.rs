@@ -57,7 +57,7 @@ impl AspConnection {
             let message = "the credential does not reach this agent";
             return self.fail_request(id, Code::Forbidden, message, None);
         }
-        let Some(session) = self.session_of(&invoke) else {
+        let Some(session) = self.session_of(id, &invoke) else {
             return self.fail_request(id, Code::QueueFull, "the connection follows too many sessions", None);
         };
         let Some(request) = map::turn_request(&invoke.body) else { return };
@@ -84,6 +84,8 @@ impl AspConnection {
                 options: options.store(),
             },
             parent: None,
+            history: None,
+            workspace: None,
             // Without a session of their own, requests never wait for each other.
             serial: invoke.serial && invoke.session.is_some(),
             deadline: self.now.after(Duration::from_millis(u64::from(invoke.deadline_ms))),
@@ -101,22 +103,25 @@ impl AspConnection {
     }
 
     /// The session that an INVOKE names, followed from now on. None when there are too many.
-    fn session_of(&mut self, invoke: &Invoke) -> Option<SessionId> {
+    fn session_of(&mut self, id: u16, invoke: &Invoke) -> Option<SessionId> {
         match invoke.session.as_deref() {
             None => {
                 let home = self.link.home.clone();
-                self.take_part(home, None, true)
+                self.take_part(id, home, None, true)
             }
             // May be somebody else's that was shared; if not, it is a name like any other.
-            Some(name) if SessionId::is_canonical(name) => self.take_part(SessionId::from(name), None, false),
-            Some(name) => self.take_part(SessionId::named(&self.principal, name), Some(name), true),
+            Some(name) if SessionId::is_canonical(name) => {
+                self.take_part(id, SessionId::from(name), None, false)
+            }
+            Some(name) => self.take_part(id, SessionId::named(&self.principal, name), Some(name), true),
         }
     }
 
-    /// Makes sure that this connection takes part in a session: it exists, knows of the attachment
+    /// Makes sure, for the sake of a request, that this connection takes part in a session: it exists, knows of the attachment
     /// and of the client's tools, and its events arrive here.
     pub(super) fn take_part(
         &mut self,
+        id: u16,
         session: SessionId,
         name: Option<&str>,
         open: bool,
@@ -148,12 +153,27 @@ impl AspConnection {
             let link = Op::LinkAttachment { attachment, session: session.clone() };
             self.submit(&home, link, Pending::Nothing);
         }
-        if !self.client_tools.is_empty() {
-            let change = ToolChange { add: self.client_tools.clone(), remove: Vec::new(), turn: None };
-            self.submit(&session, Op::ChangeTools(change), Pending::Nothing);
-        }
+        self.offer_tools(&session, Some(id));
         self.follow(&session, None);
         Some(session)
+    }
+
+    /// Offers the client's tools in a session that it takes part in because of this request.
+    pub(super) fn offer_tools(&mut self, session: &SessionId, request: Option<u16>) {
+        if !self.client_tools.is_empty() {
+            let change = ToolChange { add: self.client_tools.clone(), remove: Vec::new(), turn: None };
+            self.submit(session, Op::ChangeTools(change), Pending::Tools(request));
+        }
+    }
+
+    /// A client that waits for calls has to know that none will come. A refusal for any other reason
+    /// befalls the request, too, which tells it.
+    pub(super) fn tools_rejected(&mut self, request: Option<u16>, reject: &Reject) {
+        if matches!(reject, Reject::Invalid(_) | Reject::Limit { .. }) {
+            let error =
+                ErrorBody::new(Code::BadPayload, &format!("the client's tools are refused: {reject}"));
+            self.send_error(0, &request.into_iter().fold(error, ErrorBody::about));
+        }
     }
 
     pub(super) fn submit_open(&mut self, session: &SessionId, name: Option<&str>) {
@@ -242,7 +262,7 @@ impl AspConnection {
             let shared = request.session.clone();
             self.link.sessions.remove(&shared);
             let own = SessionId::named(&self.principal, shared.as_str());
-            if self.take_part(own.clone(), Some(shared.as_str()), true).is_some() {
+            if self.take_part(id, own.clone(), Some(shared.as_str()), true).is_some() {
                 self.requests.bind(id, own.clone(), turn.turn.clone());
                 return self.submit(&own, Op::StartTurn(turn), Pending::Start(id));
             }

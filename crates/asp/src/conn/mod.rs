@@ -122,6 +122,8 @@ enum Pending {
     Cancel(u16, TurnId),
     /// A session that should exist now; if not, the next use tries again.
     Follow(SessionId),
+    /// The client's tools, and the request because of which they are offered; none for a HELLO.
+    Tools(Option<u16>),
     /// A renewed credential.
     Auth,
     /// Nobody waits.
@@ -244,6 +246,8 @@ impl Connection for AspConnection {
                 self.fatal(crate::Code::TextMessage, "only binary messages are read", Close::Text);
             }
             Input::Frame(TransportFrame::Ping(_) | TransportFrame::Pong(_)) => self.clocks.received(now),
+            // Only ever goes out.
+            Input::Frame(TransportFrame::Head(_)) => {}
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, reject),
@@ -291,6 +295,7 @@ impl AspConnection {
                 | Pending::Start(_)
                 | Pending::Cancel(..)
                 | Pending::Follow(_)
+                | Pending::Tools(_)
                 | Pending::Auth
                 | Pending::Nothing,
                 _,
@@ -335,6 +340,7 @@ impl AspConnection {
                     self.fail_request(id, code, &reject.to_string(), retry_ms);
                 }
             }
+            Pending::Tools(request) => self.tools_rejected(request, &reject),
             Pending::Auth => {
                 self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);
             }

@@ -42,8 +42,8 @@ impl AspConnection {
         }));
         let op = Op::TakeOver {
             attachment: self.link.attachment.clone(),
-            secret: AttachmentSecret::new(resume.token.expose()).hash(),
-            next_secret: self.secret().hash(),
+            secret: Some(AttachmentSecret::new(resume.token.expose()).hash()),
+            next_secret: Some(self.secret().hash()),
         };
         let home = self.link.home.clone();
         self.submit(&home, op, Pending::TakeOver);

@@ -197,7 +197,7 @@ impl View for People {
             let text = story::parts(&message.parts);
             let (mark, space) = match message.author {
                 Author::User(_) => ("> ", ""),
-                Author::Agent(_) => ("", "\n"),
+                Author::Agent(_) | Author::System => ("", "\n"),
             };
             let cut = match message.status {
                 MessageStatus::Complete => "",

@@ -14,6 +14,7 @@ pub(super) fn message(message: &MessageRow, now: Timestamp, palette: Palette) ->
     let author = match &message.author {
         Author::User(principal) => harmless(principal.as_str()),
         Author::Agent(agent) => harmless(agent.as_str()),
+        Author::System => "system".to_owned(),
     };
     let partial = match message.status {
         MessageStatus::Complete => String::new(),
@@ -65,6 +66,7 @@ pub(super) fn event(committed: &Committed) -> Passage {
         Event::MessageAdded { message } => match &message.author {
             Author::User(principal) => format!("{principal}: {}", parts(&message.parts)),
             Author::Agent(agent) => format!("{agent}: {}", parts(&message.parts)),
+            Author::System => format!("system: {}", parts(&message.parts)),
         },
         Event::TurnAccepted { turn, request, agent, .. } => match &**request {
             TurnRequest::Chat { .. } => format!("{turn} accepted for {agent}"),

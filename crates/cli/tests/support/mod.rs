@@ -46,6 +46,8 @@ pub(crate) const BASIC: &[&str] = &[
 /// Limits so high that a test meets none of them by accident.
 pub(crate) const GENEROUS: &[&str] = &[
     "limits.new_connections_per_address_per_s=100000",
+    "asp.limits.connections_per_s=100000",
+    "asp.limits.connections_burst=100000",
     "limits.new_connections_per_address_burst=100000",
     "limits.principal_frames_per_s=1000000",
     "limits.principal_frames_burst=1000000",

@@ -119,6 +119,12 @@ pub enum Event {
         /// The message that its input follows; none for the tip.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<MessageId>,
+        /// How many messages before its input the agent is shown; none for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recall: Option<u32>,
+        /// The folder in which the agent is to work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace: Option<Box<str>>,
         /// Makes a repetition harmless.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Box<RequestKey>>,
@@ -223,6 +229,31 @@ impl Event {
         }
     }
 
+    /// What the event means to whoever lets agents execute the session's turns.
+    pub const fn for_executor(&self) -> Option<ForExecutor<'_>> {
+        match self {
+            Self::TurnAccepted { .. } => Some(ForExecutor::Accepted),
+            Self::TurnReleased { turn } => Some(ForExecutor::Over { turn, end: None }),
+            Self::TurnEnded { turn, end } => Some(ForExecutor::Over { turn, end: Some(end) }),
+            Self::TurnInterrupted { turn, .. } => Some(ForExecutor::Stop { turn }),
+            Self::CallEnded { turn, call, end } => Some(ForExecutor::Answer { turn, call, end }),
+            Self::SessionOpened { .. }
+            | Self::ParticipantJoined { .. }
+            | Self::ParticipantLeft { .. }
+            | Self::AttachmentOpened { .. }
+            | Self::AttachmentLinked { .. }
+            | Self::AttachmentDetached { .. }
+            | Self::AttachmentClosed { .. }
+            | Self::ToolsChanged { .. }
+            | Self::MessageAdded { .. }
+            | Self::TurnQueued { .. }
+            | Self::TurnStarted { .. }
+            | Self::TurnOutput { .. }
+            | Self::CallRequested { .. }
+            | Self::CallProgress { .. } => None,
+        }
+    }
+
     /// The name under which the event is stored.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -247,6 +278,34 @@ impl Event {
             Self::TurnEnded { .. } => "turn_ended",
         }
     }
+}
+
+/// What an event means to whoever lets agents execute the turns of its session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ForExecutor<'a> {
+    /// There is a new turn, which may be ready to start.
+    Accepted,
+    /// The run of a turn is over; this turn, or one that waited for it, may be ready to start.
+    Over {
+        /// Which turn.
+        turn: &'a TurnId,
+        /// How the turn ended; none if it is offered again.
+        end: Option<&'a TurnEnd>,
+    },
+    /// The agent has to stop.
+    Stop {
+        /// Which turn.
+        turn: &'a TurnId,
+    },
+    /// What the agent has asked for is there.
+    Answer {
+        /// Which turn.
+        turn: &'a TurnId,
+        /// Which call.
+        call: &'a CallId,
+        /// How it ended.
+        end: &'a CallEnd,
+    },
 }
 
 #[expect(clippy::borrowed_box, reason = "serde hands over what the field holds")]

@@ -29,6 +29,28 @@ pub enum Author {
     User(PrincipalId),
     /// An agent.
     Agent(AgentId),
+    /// Neither: instructions, as a client that keeps its own history tells them.
+    System,
+}
+
+/// A message as a client tells it, where the client is the authority on what was said before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Who said it.
+    pub voice: Voice,
+    /// What was said.
+    pub text: String,
+}
+
+/// Who said a message that is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// The teller.
+    User,
+    /// The agent.
+    Agent,
+    /// Neither.
+    System,
 }
 
 /// A piece of a message.

@@ -17,8 +17,8 @@ mod turn;
 
 pub use attachment::{AttachmentSecret, SecretHash};
 pub use call::{Call, CallEnd, CallError, CallKind, Executor};
-pub use event::{Committed, Event};
-pub use message::{Author, Message, Part};
+pub use event::{Committed, Event, ForExecutor};
+pub use message::{Author, Message, Part, Told, Voice};
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};
 pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Usage};
 pub use tool::{Tool, ToolAnnotations};

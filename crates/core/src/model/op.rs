@@ -6,7 +6,8 @@ use crate::id::{
     AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
 };
 use crate::model::{
-    CallEnd, CallKind, Executor, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd, TurnRequest,
+    CallEnd, CallKind, Event, Executor, Origin, Output, RequestKey, SecretHash, Told, Tool, TurnEnd,
+    TurnRequest,
 };
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -83,10 +84,11 @@ pub enum Op {
     TakeOver {
         /// Which one.
         attachment: AttachmentId,
-        /// Digest of the secret that the client showed.
-        secret: SecretHash,
+        /// Digest of the secret that the client showed; none where the attachment has none, and
+        /// being its principal is enough.
+        secret: Option<SecretHash>,
         /// Digest of the secret for the next time.
-        next_secret: SecretHash,
+        next_secret: Option<SecretHash>,
     },
     /// Client: record that the attachment takes part in another session.
     LinkAttachment {
@@ -203,6 +205,11 @@ pub struct NewTurn {
     pub origin: Origin,
     /// The message it follows; none for the tip.
     pub parent: Option<MessageId>,
+    /// What was said before, as a client tells it that keeps its own history: the turn follows
+    /// exactly that, whatever the session remembers. Takes the place of `parent`.
+    pub history: Option<Vec<Told>>,
+    /// The folder of the server's machine in which the agent is to work.
+    pub workspace: Option<String>,
     /// Whether it waits for other serial turns of the session.
     pub serial: bool,
     /// After this it ends as expired.
@@ -222,6 +229,14 @@ pub struct ToolChange {
     pub remove: Vec<ToolName>,
     /// The turn that found them.
     pub turn: Option<TurnId>,
+}
+
+impl ToolChange {
+    /// Whether this is what the change leads to; what it takes away may have been unknown.
+    pub fn led_to(&self, event: &Event) -> bool {
+        matches!(event, Event::ToolsChanged { added, removed, .. }
+            if *added == self.add && removed.iter().all(|name| self.remove.contains(name)))
+    }
 }
 
 /// A call that an executor asks for.

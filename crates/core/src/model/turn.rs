@@ -194,6 +194,10 @@ pub enum FailureKind {
     Forbidden,
     /// The client did not take its output.
     SlowConsumer,
+    /// What the turn needs before it can begin is not there.
+    Unprepared,
+    /// What the turn may cost is used up.
+    BudgetExhausted,
     /// Something broke on our side.
     Internal,
 }

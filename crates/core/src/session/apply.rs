@@ -2,7 +2,9 @@
 
 use crate::id::{MessageId, TurnId};
 use crate::model::{Call, Claim, Committed, Event, Output, TurnOutcome};
-use crate::session::{Attachment, EndedTurn, KnownRequest, RECENT_MESSAGES, Session, TurnState};
+use crate::session::{
+    Attachment, EndedTurn, KnownMessage, KnownRequest, RECENT_MESSAGES, Session, TurnState,
+};
 use crate::time::Timestamp;
 
 impl Session {
@@ -65,7 +67,7 @@ impl Session {
                     turn.placed = true;
                     turn.parent = Some(message.id.clone());
                 });
-                self.remember_message(message.id.clone());
+                self.remember_message(KnownMessage::of(message));
             }
             Event::TurnAccepted { turn, .. } => self.accept_turn(turn, committed),
             Event::TurnQueued { turn, position } => {
@@ -103,8 +105,19 @@ impl Session {
     }
 
     fn accept_turn(&mut self, id: &TurnId, committed: &Committed) {
-        let Event::TurnAccepted { request, agent, origin, serial, deadline, parent, meta, key, .. } =
-            &committed.event
+        let Event::TurnAccepted {
+            request,
+            agent,
+            origin,
+            serial,
+            deadline,
+            parent,
+            recall,
+            workspace,
+            meta,
+            key,
+            turn: _,
+        } = &committed.event
         else {
             return;
         };
@@ -133,11 +146,14 @@ impl Session {
             accepted: committed.position,
             accepted_at: committed.at,
             after: parent.clone(),
+            recall: *recall,
+            workspace: workspace.clone(),
             placed: self.tip == Some(MessageId::input_of(id)),
             parent: self.tip.clone(),
             queued: None,
             claim: None,
             claims: 0,
+            barren_claims: 0,
             started_at: None,
             first_output_at: None,
             text: String::new(),
@@ -150,7 +166,7 @@ impl Session {
     fn end(&mut self, id: &TurnId, seq: u64, answered: bool) {
         let Some(turn) = self.turns.remove(id) else { return };
         if answered && !turn.text.is_empty() {
-            self.remember_message(MessageId::answer_of(id));
+            self.remember_message(KnownMessage::answer(&turn));
         }
         let mut view = turn.view();
         view.ended = Some(seq);
@@ -164,9 +180,9 @@ impl Session {
         }
     }
 
-    fn remember_message(&mut self, id: MessageId) {
-        self.tip = Some(id.clone());
-        self.recent_messages.push_back(id);
+    fn remember_message(&mut self, message: KnownMessage) {
+        self.tip = Some(message.id.clone());
+        self.recent_messages.push_back(message);
         if self.recent_messages.len() > RECENT_MESSAGES {
             self.recent_messages.pop_front();
         }
@@ -176,12 +192,14 @@ impl Session {
 impl TurnState {
     fn start(&mut self, claim: &Claim, at: Timestamp) {
         self.claims = claim.fence;
+        self.barren_claims += 1;
         self.claim = Some(claim.clone());
         self.queued = None;
         self.started_at.get_or_insert(at);
     }
 
     fn take_output(&mut self, output: &Output, at: Timestamp) {
+        self.barren_claims = 0;
         self.first_output_at.get_or_insert(at);
         if let Output::Text(text) = output {
             self.text.push_str(text);
@@ -189,6 +207,7 @@ impl TurnState {
     }
 
     fn open_call(&mut self, call: &Call, at: Timestamp) {
+        self.barren_claims = 0;
         self.first_output_at.get_or_insert(at);
         self.calls.insert(call.id.clone(), call.clone());
     }

@@ -207,11 +207,11 @@ impl Session {
         &self,
         actor: &Actor,
         attachment: &AttachmentId,
-        secret: SecretHash,
-        next_secret: SecretHash,
+        secret: Option<SecretHash>,
+        next_secret: Option<SecretHash>,
     ) -> Result<Decision, Reject> {
         let known = self.attachments.get(attachment).ok_or(Reject::AttachmentGone)?;
-        if known.principal != actor.principal || known.secret != Some(secret) {
+        if known.principal != actor.principal || known.secret != secret {
             return Err(Reject::AttachmentGone);
         }
         let generation = known.generation.checked_add(1).ok_or(Reject::AttachmentGone)?;
@@ -219,7 +219,7 @@ impl Session {
             attachment: attachment.clone(),
             generation,
             principal: actor.principal.clone(),
-            secret: Some(next_secret),
+            secret: next_secret,
             window_ms: known.window_ms,
         };
         Ok(self.attachment_decision(attachment, generation, event))

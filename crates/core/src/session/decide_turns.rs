@@ -47,15 +47,19 @@ impl Session {
             return Err(Reject::UnknownTool(name.clone()));
         }
         if let Some(parent) = &new.parent
-            && !self.recent_messages.contains(parent)
+            && !self.recent_messages.iter().any(|known| known.id == *parent)
         {
             return Err(Reject::UnknownMessage(parent.clone()));
         }
         let mut events = Vec::with_capacity(3);
-        if queued.is_none() {
+        let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
+        if let Some(history) = &new.history {
+            // Its place is told, so it need not wait for the tip to be known.
+            let parent = self.recall(&new.turn, &agent, &actor.principal, history, &mut events);
+            events.extend(Self::input(&new.turn, &new.request, &actor.principal, parent));
+        } else if queued.is_none() {
             events.extend(self.place_input(&new.turn, &new.request, &actor.principal, new.parent.as_ref()));
         }
-        let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
         events.push(Event::TurnAccepted {
             turn: new.turn.clone(),
             request: Box::new(new.request.clone()),
@@ -64,6 +68,8 @@ impl Session {
             serial: new.serial,
             deadline: new.deadline,
             parent: new.parent.clone(),
+            recall: new.history.as_ref().map(|told| u32::try_from(told.len()).unwrap_or(u32::MAX)),
+            workspace: new.workspace.as_deref().map(Into::into),
             key: new.key.clone().map(Box::new),
             meta: Box::new(new.meta.clone()),
         });
@@ -111,10 +117,19 @@ impl Session {
         author: &PrincipalId,
         parent: Option<&MessageId>,
     ) -> Option<Event> {
+        Self::input(turn, request, author, parent.or(self.tip.as_ref()).cloned())
+    }
+
+    fn input(
+        turn: &TurnId,
+        request: &TurnRequest,
+        author: &PrincipalId,
+        parent: Option<MessageId>,
+    ) -> Option<Event> {
         let TurnRequest::Chat { parts } = request else { return None };
         let message = Message {
             id: MessageId::input_of(turn),
-            parent: parent.or(self.tip.as_ref()).cloned(),
+            parent,
             author: Author::User(author.clone()),
             parts: parts.clone(),
             turn: turn.clone(),
@@ -302,7 +317,11 @@ impl Session {
             return Ok(self.decision(Vec::new()));
         }
         let silent = turn.first_output_at.is_none();
-        if continues || (silent && turn.claims < self.limits.offers) {
+        // An agent that takes its process down each time must not do so for ever. One that waits for
+        // somebody else may have to wait through many restarts.
+        let waits = turn.calls.values().any(|call| call.executor != Executor::Agent);
+        let again = waits || turn.barren_claims < self.limits.offers;
+        if again && (continues || silent) {
             // What others were asked for stays open: the next executor waits for it.
             let own = turn.calls.values().filter(|call| call.executor == Executor::Agent);
             let mut events: Vec<Event> = own
@@ -315,11 +334,12 @@ impl Session {
             events.push(Event::TurnReleased { turn: turn.turn.clone() });
             return Ok(self.decision(events));
         }
-        let end = if silent {
-            TurnEnd::failed(FailureKind::Unreachable, "the executor was lost, repeatedly")
-        } else {
-            TurnEnd::failed(FailureKind::WorkerLost, "the executor was lost after it had begun to answer")
+        let (kind, what) = match (silent, continues) {
+            (true, _) => (FailureKind::Unreachable, "the executor was lost, repeatedly"),
+            (false, true) => (FailureKind::WorkerLost, "the executor was lost, repeatedly"),
+            (false, false) => (FailureKind::WorkerLost, "the executor was lost after it had begun to answer"),
         };
+        let end = TurnEnd::failed(kind, what);
         Ok(self.ending(turn, end, now))
     }
 

@@ -22,6 +22,7 @@ use crate::time::Timestamp;
 mod apply;
 mod decide;
 mod decide_turns;
+mod recall;
 mod turns;
 mod wake;
 
@@ -32,6 +33,8 @@ mod attachments_tests;
 #[cfg(test)]
 mod calls_tests;
 #[cfg(test)]
+mod recall_tests;
+#[cfg(test)]
 mod stops_tests;
 #[cfg(test)]
 mod testing;
@@ -41,6 +44,7 @@ mod tools_tests;
 mod turns_tests;
 
 pub use decide::Decision;
+use recall::KnownMessage;
 
 /// The state of one session, derived from its events alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +65,7 @@ pub struct Session {
     tools: BTreeMap<ToolName, Tool>,
     tools_revision: u64,
     tip: Option<MessageId>,
-    recent_messages: VecDeque<MessageId>,
+    recent_messages: VecDeque<KnownMessage>,
     turns: BTreeMap<TurnId, TurnState>,
     ended: VecDeque<EndedTurn>,
     requests: VecDeque<KnownRequest>,
@@ -219,6 +223,10 @@ pub struct TurnState {
     pub accepted_at: Timestamp,
     /// The message that its input is to follow; none for the tip.
     pub after: Option<MessageId>,
+    /// How many messages before its input the agent is shown; none for all.
+    pub recall: Option<u32>,
+    /// The folder in which the agent is to work.
+    pub workspace: Option<Box<str>>,
     /// Whether its input is in the tree.
     pub placed: bool,
     /// The message that its answer follows.
@@ -229,6 +237,9 @@ pub struct TurnState {
     pub claim: Option<Claim>,
     /// How often it was claimed; the fence of the last claim.
     pub claims: u32,
+    /// How many claims in a row have brought nothing new.
+    #[serde(default)]
+    pub barren_claims: u32,
     /// When its execution began.
     pub started_at: Option<Timestamp>,
     /// When its first output came.
@@ -354,5 +365,6 @@ struct KnownRequest {
     at: Timestamp,
 }
 
-/// Messages whose identifiers a session knows by heart; older ones are in the projection.
-const RECENT_MESSAGES: usize = 256;
+/// Messages that a session knows by heart; older ones are in the projection. Twice as many as the
+/// longest history that a client tells.
+const RECENT_MESSAGES: usize = 1024;

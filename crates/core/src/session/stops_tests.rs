@@ -171,6 +171,40 @@ fn a_turn_whose_agent_can_continue_is_released_with_its_text() {
 }
 
 #[test]
+fn a_turn_whose_agent_can_continue_fails_when_it_is_lost_too_often() {
+    let mut world = World::with_limits(SessionLimits { offers: 3, ..limits() });
+    world.run("t1");
+    world.emit("t1", 1, "hel");
+    let lose = || Op::Lose { turn: "t1".into(), continues: true };
+    for fence in 2..=4 {
+        assert_eq!(names(&world.events(&Actor::server(), lose())), ["turn_released"], "{fence}");
+        world.claim("t1");
+    }
+    // Whatever is new shows that it gets on.
+    world.emit("t1", 4, "lo");
+    for fence in 5..=7 {
+        assert_eq!(names(&world.events(&Actor::server(), lose())), ["turn_released"], "{fence}");
+        world.claim("t1");
+    }
+    let events = world.events(&Actor::server(), lose());
+    let TurnOutcome::Failed(failure) = &end_of(&events).outcome else { panic!("{events:?}") };
+    assert_eq!(failure.kind, FailureKind::WorkerLost);
+    assert_eq!(world.status("t1"), None);
+}
+
+#[test]
+fn a_turn_that_waits_for_somebody_outlives_any_number_of_executors() {
+    let mut world = World::with_limits(SessionLimits { offers: 1, ..limits() });
+    world.run("t1");
+    world.events(&worker(), request("t1", question("c")));
+    for fence in 2..10 {
+        let lose = Op::Lose { turn: "t1".into(), continues: true };
+        assert_eq!(names(&world.events(&Actor::server(), lose)), ["turn_released"], "{fence}");
+        world.claim("t1");
+    }
+}
+
+#[test]
 fn a_released_turn_is_still_the_first_of_the_queue() {
     let mut world = World::opened();
     world.run("t1");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::id::{AttachmentId, CallId, PrincipalId, WorkerId};
+use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, WorkerId};
 use crate::limits::SessionLimits;
 use crate::model::{
     Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Event, Executor, Failure,
@@ -204,6 +204,8 @@ pub(super) fn chat(turn: &str) -> NewTurn {
             options: Value::Null,
         },
         parent: None,
+        history: None,
+        workspace: None,
         serial: true,
         deadline: Timestamp::NEVER,
         key: None,
@@ -315,7 +317,11 @@ pub(super) fn attach(attachment: &str, window_ms: u64) -> Op {
 }
 
 pub(super) fn take_over(attachment: &str, shown: &str, next: &str) -> Op {
-    Op::TakeOver { attachment: attachment.into(), secret: secret(shown), next_secret: secret(next) }
+    Op::TakeOver {
+        attachment: attachment.into(),
+        secret: Some(secret(shown)),
+        next_secret: Some(secret(next)),
+    }
 }
 
 pub(super) fn detach(attachment: &str, generation: u32) -> Op {
@@ -365,6 +371,12 @@ pub(super) fn names(events: &[Event]) -> Vec<&'static str> {
 }
 
 /// The queue positions that were announced, in order.
+/// What the first of the events, a message, follows.
+pub(super) fn parent(events: &[Event]) -> Option<MessageId> {
+    let Event::MessageAdded { message } = &events[0] else { panic!("{events:?}") };
+    message.parent.clone()
+}
+
 pub(super) fn announced(events: &[Event]) -> Vec<(&str, u32)> {
     let mut places = Vec::new();
     for event in events {

@@ -341,11 +341,6 @@ fn a_turn_that_runs_a_tool_needs_one_of_the_agents() {
 }
 
 /// The parent of the message that the events add.
-fn parent(events: &[Event]) -> Option<MessageId> {
-    let Event::MessageAdded { message } = &events[0] else { panic!("{events:?}") };
-    message.parent.clone()
-}
-
 #[test]
 fn a_message_follows_the_tip_and_an_answer_follows_its_message() {
     let mut world = World::opened();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_core::model::{
     AttachmentSecret, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind, NewTurn,
-    Origin, Output, Part, RequestKey, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome, TurnRequest,
-    Usage,
+    Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome,
+    TurnRequest, Usage, Voice,
 };
 use switchboard_core::{
     Actor, AttachmentId, CallId, Committed, Event, MessageId, Op, Position, Reject, Reply, Role, Row,
@@ -127,8 +127,8 @@ impl World {
                 let shown = if *right { generation } else { generation + 7 };
                 Op::TakeOver {
                     attachment,
-                    secret: secret(shown).hash(),
-                    next_secret: secret(generation + 1).hash(),
+                    secret: Some(secret(shown).hash()),
+                    next_secret: Some(secret(generation + 1).hash()),
                 }
             }
             Act::Link { attachment, session } => Op::LinkAttachment {
@@ -261,6 +261,8 @@ impl World {
                 options: json!({"n": number}),
             },
             parent,
+            history: number.is_multiple_of(3).then(told),
+            workspace: None,
             serial: task.serial,
             deadline: self.deadline(task.millis),
             key: task
@@ -399,4 +401,13 @@ fn output_of(kind: u8) -> Output {
         2 => Output::Data { mime: None, value: json!({"a": [1, null, 2.5, "x"]}) },
         _ => Output::Text("text".into()),
     }
+}
+
+/// What every third turn is told to follow.
+fn told() -> Vec<Told> {
+    ["what was said", "what was answered"]
+        .into_iter()
+        .zip([Voice::User, Voice::Agent])
+        .map(|(text, voice)| Told { voice, text: text.to_owned() })
+        .collect()
 }

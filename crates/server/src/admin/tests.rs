@@ -182,6 +182,8 @@ impl World {
                 serial: true,
                 deadline: Timestamp::NEVER,
                 parent: None,
+                recall: None,
+                workspace: None,
                 key: None,
                 meta: Box::new(Value::Null),
             });

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use switchboard_acolyte::AcolyteLimits;
 use switchboard_agents::{EchoConfig, OpenAiConfig, ScriptConfig};
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
@@ -67,6 +68,14 @@ impl Describe for AspLimits {
 
     fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
         add(prefix, default, ASP_KEYS, keys);
+    }
+}
+
+impl Describe for AcolyteLimits {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, default, ACOLYTE_KEYS, keys);
     }
 }
 
@@ -158,7 +167,7 @@ const SESSION_KEYS: &[(&str, Kind, &str)] = &[
         Kind::Integer,
         "How long an interrupted turn may take to stop before it is abandoned, in milliseconds.",
     ),
-    ("offers", Kind::Integer, "How often a turn that lost its executor before any output is offered again."),
+    ("offers", Kind::Integer, "How often a turn is offered to executors that bring nothing new."),
 ];
 
 const ASP_KEYS: &[(&str, Kind, &str)] = &[
@@ -185,6 +194,8 @@ const ASP_KEYS: &[(&str, Kind, &str)] = &[
     ("merge_above", Kind::Integer, "Output that may wait before deltas are merged, in bytes."),
     ("max_waiting", Kind::Integer, "Output that may wait before the largest request is ended, in bytes."),
     ("max_sessions", Kind::Integer, "Sessions that one connection may follow."),
+    ("connections_per_s", Kind::Integer, "New connections per second from one address."),
+    ("connections_burst", Kind::Integer, "New connections from one address that may come at once."),
     ("frames_per_s", Kind::Integer, "Frames per second."),
     ("frames_burst", Kind::Integer, "Frames in one burst."),
     ("bytes_per_s", Kind::Integer, "Inbound bytes per second."),
@@ -198,4 +209,30 @@ const ASP_KEYS: &[(&str, Kind, &str)] = &[
     ("errors_per_min", Kind::Integer, "Protocol errors per minute that a client may cause."),
     ("errors_burst", Kind::Integer, "Protocol errors in one burst."),
     ("accept_version_zero", Kind::Boolean, "Whether frames with version 0 are taken for version 1."),
+];
+
+const ACOLYTE_KEYS: &[(&str, Kind, &str)] = &[
+    ("max_message", Kind::Integer, "Largest WebSocket message or HTTP body, in bytes."),
+    ("queue", Kind::Integer, "Chats that may wait on one connection."),
+    ("attached", Kind::Integer, "Tasks that one connection may follow besides its own."),
+    ("tasks", Kind::Integer, "Tasks that are remembered after their end."),
+    ("chat_s", Kind::Integer, "Longest chat, in seconds."),
+    (
+        "heartbeat_s",
+        Kind::Integer,
+        "Silence of a running chat after which it gives a sign of life, in seconds.",
+    ),
+    (
+        "keepalive_s",
+        Kind::Integer,
+        "Silence of a stream over HTTP after which it gives a sign of life, in seconds.",
+    ),
+    ("ping_s", Kind::Integer, "Silence of a WebSocket after which the server pings, in seconds."),
+    ("dead_s", Kind::Integer, "Silence after which the peer is dead, in seconds."),
+    ("stall_s", Kind::Integer, "How long a peer may take nothing of what waits for it, in seconds."),
+    (
+        "resume_s",
+        Kind::Integer,
+        "How long a task goes on without a connection, for clients that offer to come back, in seconds.",
+    ),
 ];

@@ -22,6 +22,7 @@ impl Config {
         self.check_origins(&mut findings);
         self.check_limits(&mut findings);
         self.check_asp(&mut findings);
+        self.check_acolyte(&mut findings);
         self.check_agents(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
@@ -254,6 +255,29 @@ impl Config {
         }
     }
 
+    fn check_acolyte(&self, findings: &mut Findings) {
+        let acolyte = &self.acolyte.limits;
+        for (key, value, range) in [
+            ("max_message", acolyte.max_message, 1 << 10..=256 << 20),
+            ("queue", acolyte.queue, 1..=10_000),
+            ("attached", acolyte.attached, 1..=10_000),
+            ("tasks", acolyte.tasks, 1..=1_000_000),
+            ("chat_s", acolyte.chat_s, 1..=7 * 86_400),
+            ("heartbeat_s", acolyte.heartbeat_s, 1..=3_600),
+            ("keepalive_s", acolyte.keepalive_s, 1..=3_600),
+            ("ping_s", acolyte.ping_s, 1..=3_600),
+            ("dead_s", acolyte.dead_s, 2..=3_600),
+            ("stall_s", acolyte.stall_s, 1..=3_600),
+            ("resume_s", acolyte.resume_s, 1..=86_400),
+        ] {
+            findings.range(format!("acolyte.limits.{key}"), value, range);
+        }
+        if acolyte.dead_s <= acolyte.ping_s {
+            findings
+                .add("acolyte.limits.dead_s", "must be longer than ping_s, or every quiet peer is dropped");
+        }
+    }
+
     /// The bounds of section 16 of the reference.
     fn check_asp(&self, findings: &mut Findings) {
         let asp = &self.asp.limits;
@@ -277,6 +301,8 @@ impl Config {
         findings.range("asp.limits.merge_above", asp.merge_above, 1 << 10..=asp.max_waiting.max(1 << 10));
         findings.range("asp.limits.max_sessions", asp.max_sessions, 1..=4_096);
         for (key, value) in [
+            ("connections_per_s", asp.connections_per_s),
+            ("connections_burst", asp.connections_burst),
             ("frames_per_s", asp.frames_per_s),
             ("frames_burst", asp.frames_burst),
             ("bytes_per_s", asp.bytes_per_s),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use switchboard_acolyte::AcolyteLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
 use switchboard_store::SqliteOptions;
@@ -24,7 +25,8 @@ sections! {
         /// The agent that serves turns which name no other.
         pub agent: String = "demo".into(),
         /// Origins of web pages that may connect, like `https://app.example`; `*` allows all.
-        /// The server's own origin is always allowed, and so are clients that send none.
+        /// The server's own origin is always allowed, and so are clients that send none; on
+        /// loopback, so are pages that this machine itself serves.
         pub allowed_origins: Vec<String> = Vec::new(),
         /// Names under which the server may be addressed, like `chat.example`. On loopback,
         /// `localhost`, `127.0.0.1` and `[::1]` are always allowed, and nothing else is unless
@@ -32,6 +34,10 @@ sections! {
         pub allowed_hosts: Vec<String> = Vec::new(),
         /// Proxies whose `X-Forwarded-For` is believed.
         pub trusted_proxies: Vec<IpAddr> = Vec::new(),
+        /// Folders of this machine in which clients may let agents work, with all that lies within
+        /// them. While everybody is let in as the development principal, an empty list allows any;
+        /// otherwise it allows none.
+        pub workspaces: Vec<PathBuf> = Vec::new(),
         /// Where the log is kept.
         pub store: StoreConfig = StoreConfig::default(),
         /// Encryption of the listener.
@@ -44,6 +50,8 @@ sections! {
         pub session: SessionLimits = SessionLimits::default(),
         /// The Agent Socket Protocol.
         pub asp: AspConfig = AspConfig::default(),
+        /// Acolyte: chat RPC for terminals.
+        pub acolyte: AcolyteConfig = AcolyteConfig::default(),
         /// Agents, by the name under which clients ask for them.
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
         /// How the server leaves.
@@ -131,21 +139,21 @@ sections! {
         /// Connections from one address at the same time; an IPv6 /64 counts as one.
         pub connections_per_address: usize = 2_000,
         /// New connections per second from one address.
-        pub new_connections_per_address_per_s: u64 = 10,
+        pub new_connections_per_address_per_s: u64 = 200,
         /// New connections from one address that may come at once.
-        pub new_connections_per_address_burst: u64 = 20,
+        pub new_connections_per_address_burst: u64 = 400,
         /// Frames per second of one principal, over all its connections.
-        pub principal_frames_per_s: u64 = 400,
+        pub principal_frames_per_s: u64 = 2_000,
         /// Frames of one principal that may come at once.
-        pub principal_frames_burst: u64 = 800,
+        pub principal_frames_burst: u64 = 4_000,
         /// Inbound bytes per second of one principal, over all its connections.
-        pub principal_bytes_per_s: u64 = 4 << 20,
+        pub principal_bytes_per_s: u64 = 16 << 20,
         /// Inbound bytes of one principal that may come at once.
-        pub principal_bytes_burst: u64 = 16 << 20,
+        pub principal_bytes_burst: u64 = 64 << 20,
         /// New turns per second of one principal, over all its connections.
-        pub principal_turns_per_s: u64 = 40,
+        pub principal_turns_per_s: u64 = 400,
         /// New turns of one principal that may come at once.
-        pub principal_turns_burst: u64 = 80,
+        pub principal_turns_burst: u64 = 800,
         /// Requests that may wait in front of one session.
         pub mailbox: usize = 1_024,
         /// Committed events of a session that are kept in memory for its readers.
@@ -178,6 +186,22 @@ sections! {
         pub ws_alias: bool = false,
         /// Bounds of each of its connections.
         pub limits: AspLimits = AspLimits::default(),
+    }
+
+    /// Acolyte: chat RPC for terminals.
+    pub struct AcolyteConfig {
+        /// Whether it is served, at `/v1/rpc`, `/v1/chat/stream`, `/v1/status` and
+        /// `/v1/admin/shutdown`.
+        pub enabled: bool = true,
+        /// The model that the server calls its default; unset, the default agent's name. A chat that
+        /// names a configured agent as its model is served by that agent, any other by the default
+        /// one.
+        pub model: Option<String> = None,
+        /// What becomes of questions that agents ask: no client of this protocol can answer, so they
+        /// are turned down (`deny`), or wait for other participants of the session (`wait`).
+        pub questions: Questions = Questions::Deny,
+        /// Bounds of each of its connections.
+        pub limits: AcolyteLimits = AcolyteLimits::default(),
     }
 
     /// How the server leaves.
@@ -235,6 +259,14 @@ choices! {
         Full = "full",
         /// A crash of the process.
         Normal = "normal",
+    }
+
+    /// What becomes of questions that nobody at a client can answer.
+    pub enum Questions {
+        /// They are turned down.
+        Deny = "deny",
+        /// They wait for somebody else.
+        Wait = "wait",
     }
 
     /// How logs look.

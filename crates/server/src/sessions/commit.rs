@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::model::{FailureKind, TurnEnd, TurnRequest};
+use switchboard_core::model::{FailureKind, ForExecutor, TurnEnd, TurnRequest};
 use switchboard_core::{Actor, Committed, Event, Op, Position, Reject, Reply, Row, Timestamp, rows};
 use switchboard_store::{Append, Batch, StoreError};
 use tokio::time::Instant;
@@ -188,42 +188,29 @@ impl SessionActor {
 
     /// Passes on what concerns a running agent; answers whether some turn may be ready to start.
     fn notify_executor(&mut self, event: &Event) -> bool {
-        match event {
-            Event::TurnAccepted { .. } => true,
-            Event::TurnReleased { turn } | Event::TurnEnded { turn, .. } => {
-                if let (Event::TurnEnded { end, .. }, Some(executing)) = (event, self.executing.get(turn)) {
+        match event.for_executor() {
+            Some(ForExecutor::Accepted) => true,
+            Some(ForExecutor::Over { turn, end }) => {
+                // Dropping the handle tells the agent that its turn is over.
+                let executing = self.executing.remove(turn);
+                if let (Some(executing), Some(end)) = (executing, end) {
                     turn_ended(&executing.agent, end);
                 }
-                // Dropping the handle tells the agent that its turn is over.
-                self.executing.remove(turn);
                 true
             }
-            Event::TurnInterrupted { turn, .. } => {
+            Some(ForExecutor::Stop { turn }) => {
                 if let Some(executing) = self.executing.get(turn) {
                     executing.stop.send_replace(true);
                 }
                 false
             }
-            Event::CallEnded { turn, call, end } => {
+            Some(ForExecutor::Answer { turn, call, end }) => {
                 if let Some(executing) = self.executing.get(turn) {
                     executing.board.post(call.clone(), end.clone());
                 }
                 false
             }
-            Event::SessionOpened { .. }
-            | Event::ParticipantJoined { .. }
-            | Event::ParticipantLeft { .. }
-            | Event::AttachmentOpened { .. }
-            | Event::AttachmentLinked { .. }
-            | Event::AttachmentDetached { .. }
-            | Event::AttachmentClosed { .. }
-            | Event::ToolsChanged { .. }
-            | Event::MessageAdded { .. }
-            | Event::TurnQueued { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnOutput { .. }
-            | Event::CallRequested { .. }
-            | Event::CallProgress { .. } => false,
+            None => false,
         }
     }
 

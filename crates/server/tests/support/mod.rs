@@ -84,6 +84,8 @@ pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
         "agents.conformance.kind=script",
         "agents.conformance.builtin=conformance",
         "limits.new_connections_per_address_per_s=100000",
+        "asp.limits.connections_per_s=100000",
+        "asp.limits.connections_burst=100000",
         "limits.new_connections_per_address_burst=100000",
         "limits.principal_frames_per_s=1000000",
         "limits.principal_frames_burst=1000000",

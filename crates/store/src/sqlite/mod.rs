@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    MessageId, MessageRow, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp, TurnRow,
+    MessageId, MessageRow, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -162,6 +162,11 @@ impl Log for SqliteLog {
     async fn turns(&self, session: &SessionId, after: u64, limit: usize) -> Result<Vec<TurnRow>, StoreError> {
         let session = session.clone();
         self.readers.run(move |connection| query::turns(connection, &session, after, limit)).await
+    }
+
+    async fn turn(&self, session: &SessionId, turn: &TurnId) -> Result<Option<TurnRow>, StoreError> {
+        let (session, turn) = (session.clone(), turn.clone());
+        self.readers.run(move |connection| query::turn(connection, &session, &turn)).await
     }
 
     async fn history(

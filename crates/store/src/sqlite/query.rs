@@ -165,24 +165,39 @@ pub(super) fn turns(
     after: u64,
     limit: usize,
 ) -> Result<Vec<TurnRow>, StoreError> {
-    let sql =
-        "SELECT turn, agent, principal, protocol, status, accepted, accepted_at, started_at, ended, ended_at
-         FROM turns WHERE stream = (SELECT id FROM streams WHERE session = ?1) AND accepted > ?2
-         ORDER BY accepted LIMIT ?3";
-    collect(connection, sql, params![session.as_str(), number(after), number(limit as u64)], |row| {
-        Ok(TurnRow {
-            session: session.clone(),
-            turn: TurnId::from(text(row, 0)?),
-            agent: AgentId::from(text(row, 1)?),
-            principal: PrincipalId::from(text(row, 2)?),
-            protocol: row.get(3)?,
-            status: row.get(4)?,
-            accepted: unsigned(row, 5)?,
-            accepted_at: time(row, 6)?,
-            started_at: optional_unsigned(row, 7)?.map(Timestamp::from_micros),
-            ended: optional_unsigned(row, 8)?,
-            ended_at: optional_unsigned(row, 9)?.map(Timestamp::from_micros),
-        })
+    let sql = format!("{SELECT_TURNS} AND accepted > ?2 ORDER BY accepted LIMIT ?3");
+    let parameters = params![session.as_str(), number(after), number(limit as u64)];
+    collect(connection, &sql, parameters, |row| turn_row(session, row))
+}
+
+pub(super) fn turn(
+    connection: &Connection,
+    session: &SessionId,
+    turn: &TurnId,
+) -> Result<Option<TurnRow>, StoreError> {
+    // Who asks for a turn mostly asks for a late one.
+    let sql = format!("{SELECT_TURNS} AND turn = ?2 ORDER BY accepted DESC LIMIT 1");
+    let parameters = params![session.as_str(), turn.as_str()];
+    Ok(collect(connection, &sql, parameters, |row| turn_row(session, row))?.pop())
+}
+
+const SELECT_TURNS: &str =
+    "SELECT turn, agent, principal, protocol, status, accepted, accepted_at, started_at, ended, ended_at
+     FROM turns WHERE stream = (SELECT id FROM streams WHERE session = ?1)";
+
+fn turn_row(session: &SessionId, row: &Row<'_>) -> rusqlite::Result<TurnRow> {
+    Ok(TurnRow {
+        session: session.clone(),
+        turn: TurnId::from(text(row, 0)?),
+        agent: AgentId::from(text(row, 1)?),
+        principal: PrincipalId::from(text(row, 2)?),
+        protocol: row.get(3)?,
+        status: row.get(4)?,
+        accepted: unsigned(row, 5)?,
+        accepted_at: time(row, 6)?,
+        started_at: optional_unsigned(row, 7)?.map(Timestamp::from_micros),
+        ended: optional_unsigned(row, 8)?,
+        ended_at: optional_unsigned(row, 9)?.map(Timestamp::from_micros),
     })
 }
 

@@ -111,6 +111,8 @@ impl Scribe {
             serial: false,
             deadline: Timestamp::NEVER,
             parent: None,
+            recall: None,
+            workspace: None,
             key: key.map(|key| Box::new(RequestKey { key: key.into(), digest: format!("digest of {key}") })),
             meta: Box::new(Value::Null),
         };

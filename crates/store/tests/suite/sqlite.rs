@@ -208,12 +208,13 @@ async fn the_write_ahead_log_stays_bounded() {
     let mut scribe = Scribe::new("s", "ann");
     log.append(scribe.open()).await.unwrap();
     let mut largest = 0;
-    for _ in 0..300 {
+    for _ in 0..1000 {
         log.append(scribe.write(vec![text("t", &"word ".repeat(4000))])).await.unwrap();
         log.read(scribe.id(), scribe.session.head().seq - 1, 1).await.unwrap();
         largest = largest.max(std::fs::metadata(folder.path().join("log.db-wal")).unwrap().len());
     }
-    assert!(largest < 256 * 4096, "{largest} bytes of {} written", 300 * 20_000);
+    // How far it gets beyond the checkpoint depends on how busy the machine is.
+    assert!(largest < 1024 * 4096, "{largest} bytes of {} written", 1000 * 20_000);
     log.close().await.unwrap();
     assert!(!folder.path().join("log.db-wal").exists());
 }

@@ -9,9 +9,9 @@ use switchboard_asp::codec::encode_frame;
 use switchboard_asp::{Asp, Flags, Opcode};
 use switchboard_core::model::{CallKind, CallRequest, TurnEnd};
 use switchboard_core::{
-    Actor, CallId, CloseReason, Committed, Connection, Event, Frame, Input, Op, Output, Position, Principal,
-    Protocol as _, Reject, Reply, RequestId, Seed, Session, SessionId, SessionLimits, Timestamp, TurnStatus,
-    Upgrade,
+    Actor, CallId, CloseReason, Committed, Connection, Event, Frame, Input, Op, OpeningRequest, Output,
+    Position, Principal, Protocol as _, Reject, Reply, RequestId, Seed, Session, SessionId, SessionLimits,
+    Timestamp, TurnStatus, Upgrade,
 };
 
 use super::Choices;
@@ -61,6 +61,7 @@ impl Bench {
         let principal = Principal::new("ann");
         let upgrade = Upgrade {
             principal: principal.clone(),
+            request: OpeningRequest::default(),
             opening: opening(),
             agent: "echo".into(),
             agents: vec!["echo".into()],
@@ -148,6 +149,10 @@ impl Bench {
                 Output::Detach(session) => {
                     self.followed.remove(&session);
                 }
+                Output::Find(request, ..) => {
+                    self.answers.push_back((request, Answer::Op(Ok(Reply::Found(None)))));
+                }
+                Output::Stop => {}
                 Output::Authenticate(request, _) => {
                     let reply = Reply::Authenticated(self.principal.clone());
                     self.answers.push_back((request, Answer::Op(Ok(reply))));

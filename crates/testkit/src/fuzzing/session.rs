@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_core::model::{
     AttachmentSecret, Budget, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind,
-    NewTurn, Origin, Output, Part, RequestKey, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnRequest,
+    NewTurn, Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnRequest,
+    Voice,
 };
 use switchboard_core::{
     Actor, AttachmentId, CallId, Committed, Event, Op, Position, Role, Session, SessionId, SessionLimits,
@@ -105,8 +106,8 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
         },
         3 => Op::TakeOver {
             attachment: attachment(choices),
-            secret: AttachmentSecret::new("s0").hash(),
-            next_secret: AttachmentSecret::new("s0").hash(),
+            secret: (choices.byte() & 1 == 0).then(|| AttachmentSecret::new("s0").hash()),
+            next_secret: (choices.byte() & 1 == 0).then(|| AttachmentSecret::new("s0").hash()),
         },
         4 => Op::LinkAttachment { attachment: attachment(choices), session: "ses_other".into() },
         5 => Op::Detach { attachment: attachment(choices), generation: u32::from(choices.below(3)) },
@@ -168,6 +169,8 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
             options: json!(null),
         },
         parent: None,
+        history: told(choices),
+        workspace: None,
         serial: choices.byte() & 1 == 0,
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()) * 4)),
         key: (key < 2).then(|| RequestKey { key: format!("k{key}"), digest: choices.below(2).to_string() }),
@@ -249,4 +252,16 @@ fn output(choices: &mut Choices<'_>) -> Output {
         1 => Output::Reasoning("hm".into()),
         _ => Output::Text("x".repeat(usize::from(choices.below(24)))),
     }
+}
+
+/// Sometimes a history, from few words, so that some of it is found again.
+fn told(choices: &mut Choices<'_>) -> Option<Vec<Told>> {
+    (choices.byte() & 3 == 0).then(|| {
+        (0..choices.below(4))
+            .map(|_| Told {
+                voice: [Voice::User, Voice::Agent, Voice::System][usize::from(choices.below(3))],
+                text: ["", "a", "b"][usize::from(choices.below(3))].to_owned(),
+            })
+            .collect()
+    })
 }

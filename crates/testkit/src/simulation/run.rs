@@ -45,11 +45,13 @@ impl Simulation {
         self.look()?;
         self.ledger.check_rest()?;
         for (index, client) in self.clients.iter().enumerate() {
-            if let Some((id, view)) = client.views.first_key_value() {
+            let due = client.views.iter().find(|(_, view)| view.is_over(&self.ledger));
+            if let Some((id, view)) = due.or_else(|| client.views.first_key_value()) {
                 let (link, state) = (client.asp.link(), client.asp.request(*id));
                 let detail =
                     format!("client {index} request {id} never ends ({link:?}, {state:?}): {view:?}");
-                return Err(Fault::new(Invariant::Rest, detail));
+                let invariant = if due.is_some() { Invariant::OneTerminal } else { Invariant::Rest };
+                return Err(Fault::new(invariant, detail));
             }
         }
         for (index, raw) in self.raws.iter().enumerate() {
@@ -187,7 +189,7 @@ impl Simulation {
             };
             let received = self.world.take(transport.peer);
             if !received.is_empty() {
-                let received = self.tamper.received(received, index % self.principals.len());
+                let received = self.tamper.received(received, index, index % self.principals.len());
                 digest(&mut self.trace, &received);
                 transport.take_in(received, now, &mut self.random);
             }

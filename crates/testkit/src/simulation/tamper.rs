@@ -20,12 +20,22 @@ pub(super) struct Tamper {
     /// By how many events the copies of a session are ahead.
     shift: BTreeMap<SessionId, i64>,
     forgotten: Option<TurnId>,
+    /// The client that hears of no end any more.
+    unended: Option<usize>,
     stray: Option<Bytes>,
 }
 
 impl Tamper {
     pub(super) const fn new(mutation: Option<Mutation>) -> Self {
-        Self { mutation, countdown: 5, struck: false, shift: BTreeMap::new(), forgotten: None, stray: None }
+        Self {
+            mutation,
+            countdown: 5,
+            struck: false,
+            shift: BTreeMap::new(),
+            forgotten: None,
+            unended: None,
+            stray: None,
+        }
     }
 
     pub(super) fn is(&self, mutation: Mutation) -> bool {
@@ -108,8 +118,13 @@ impl Tamper {
         Arc::new(copy)
     }
 
-    /// What arrives at a client of this principal instead of what was sent.
-    pub(super) fn received(&mut self, received: Vec<Received>, principal: usize) -> Vec<Received> {
+    /// What arrives at this client, one of this principal, instead of what was sent.
+    pub(super) fn received(
+        &mut self,
+        received: Vec<Received>,
+        client: usize,
+        principal: usize,
+    ) -> Vec<Received> {
         if self.mutation.is_none() {
             return received;
         }
@@ -120,9 +135,7 @@ impl Tamper {
                 continue;
             };
             let (stream, terminal) = kind(bytes);
-            if self.strikes(Mutation::LoseFrame, stream && !terminal)
-                || self.strikes(Mutation::LoseTerminal, terminal)
-            {
+            if self.strikes(Mutation::LoseFrame, stream && !terminal) || self.loses_end(bytes, client) {
                 continue;
             }
             let twice = self.strikes(Mutation::RepeatFrame, stream && !terminal)
@@ -143,6 +156,16 @@ impl Tamper {
             arriving.push(item);
         }
         arriving
+    }
+
+    /// Whether this is an end that is not to arrive. One alone would hardly be missed: a resume sends
+    /// it again, and a client that has asked to stop takes a cut for the answer.
+    fn loses_end(&mut self, bytes: &Bytes, client: usize) -> bool {
+        let (_, terminal) = kind(bytes);
+        if self.strikes(Mutation::LoseTerminal, terminal) {
+            self.unended = Some(client);
+        }
+        terminal && self.unended == Some(client)
     }
 }
 

@@ -228,12 +228,25 @@ impl View {
         Ok(())
     }
 
+    /// Whether the log says that what was asked for has ended, so that a terminal frame is due.
+    pub(super) fn is_over(&self, ledger: &Ledger) -> bool {
+        match &self.invoke.body {
+            InvokeBody::Result(result) => ledger.call_end(&result.call_id).is_some(),
+            InvokeBody::Reply(reply) => ledger.call_end(&reply.ask_id).is_some(),
+            _ => self.turn(ledger).is_some_and(|turn| turn.end.is_some()),
+        }
+    }
+
     fn failed(&self, error: &ErrorBody, ledger: &Ledger) -> Result<(), Fault> {
         let Some(run) = self.run.as_ref().filter(|_| !self.interrupted && !self.lost) else { return Ok(()) };
         let outcome = ledger.turn(run).and_then(|turn| turn.end.as_ref()).map(|end| &end.outcome);
         match (outcome, error.known()) {
             (Some(TurnOutcome::Failed(_) | TurnOutcome::Expired), _)
             | (_, Some(Code::SlowConsumer | Code::ReplayGone)) => Ok(()),
+            (None, code) => {
+                let detail = format!("{run} failed with {code:?}, and goes on in the log");
+                Err(Fault::new(Invariant::OneEnd, detail))
+            }
             (outcome, code) => Err(broken(format!("{run} failed with {code:?}, the log says {outcome:?}"))),
         }
     }

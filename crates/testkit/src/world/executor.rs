@@ -9,11 +9,11 @@ use switchboard_core::model::{
     TurnOutcome, Usage,
 };
 use switchboard_core::{
-    Actor, CallId, Event, Op, Reject, Reply, SessionId, Timestamp, ToolName, TurnId, TurnState, WorkerId,
+    Actor, Attempt, CallId, Event, Journal, Op, Reject, Repeat, Reply, SessionId, Timestamp, ToolName,
+    TurnId, TurnState, WorkerId,
 };
 
 use super::World;
-use super::journal::{Journal, Repeat};
 use super::session::{Asked, Letter, Mail, ReplyTo, own};
 use crate::script::{Recovery, Step};
 
@@ -95,7 +95,9 @@ impl World {
             }],
         };
         let began = turn.first_output_at.is_some();
-        let journal = if began { Journal::new(self.log.events(id), &turn.turn) } else { Journal::default() };
+        let events = if began { self.log.events(id) } else { &[] };
+        let own = events.iter().filter(|committed| committed.event.turn() == Some(&turn.turn));
+        let journal = Journal::new(own.map(|committed| committed.event.clone()));
         let execution = Execution {
             worker: worker.clone(),
             fence: 0,
@@ -252,12 +254,10 @@ impl World {
     }
 
     fn change_tools(&mut self, id: &SessionId, turn: &TurnId, change: ToolChange) {
-        let same = |event: &Event| {
-            matches!(event, Event::ToolsChanged { added, removed, .. }
-                if *added == change.add && removed.iter().all(|name| change.remove.contains(name)))
-        };
-        match self.repeats(id, turn, same) {
+        match self.repeats(id, turn, |event| change.led_to(event)) {
             Repeat::Known => {}
+            // To withdraw what nobody offers changes nothing, and left no event.
+            Repeat::Diverged if change.add.is_empty() => {}
             Repeat::Diverged => self.diverged(id, turn),
             Repeat::New => {
                 let Some((worker, _)) = self.claim_of(id, turn) else { return };
@@ -293,9 +293,10 @@ impl World {
 
     fn request(&mut self, id: &SessionId, turn: &TurnId, kind: CallKind, timeout_ms: u64, give_up: bool) {
         let Some((call, known)) = self.name_call(id, turn, &kind) else { return };
-        if let Some(end) = known {
+        if let Some(attempt) = known {
             let Some(execution) = self.execution(id, turn) else { return };
-            execution.ended_calls.insert(call.clone(), end);
+            // Without an end it is still with whoever is to answer.
+            execution.ended_calls.extend(attempt.end.map(|end| (call.clone(), end)));
             execution.state = State::Calling(call, give_up);
             return;
         }
@@ -314,28 +315,22 @@ impl World {
         );
     }
 
-    /// Names the next call, and finds how it ended in an earlier run.
+    /// Names the next call, and finds what an earlier run knows about it.
     fn name_call(
         &mut self,
         id: &SessionId,
         turn: &TurnId,
         kind: &CallKind,
-    ) -> Option<(CallId, Option<CallEnd>)> {
+    ) -> Option<(CallId, Option<Attempt>)> {
         let execution = self.execution(id, turn)?;
         execution.calls += 1;
         let short: String = turn.as_str().chars().rev().filter(char::is_ascii_alphanumeric).take(8).collect();
         let base = format!("call_{short}_{}", execution.calls);
-        match execution.journal.take_call(&base) {
-            Some(attempt) if attempt.kind == *kind => return Some((attempt.id, attempt.end)),
-            Some(_) => {}
-            None if execution.journal.is_lost(&base) => {
-                return Some((CallId::new(format!("{base}r{}", execution.fence)), None));
-            }
-            None if !execution.journal.is_empty() => {}
-            None => return Some((CallId::new(base), None)),
+        let named = execution.journal.call(&base, kind, execution.fence);
+        if named.is_none() {
+            self.diverged(id, turn);
         }
-        self.diverged(id, turn);
-        None
+        named
     }
 
     fn repeats(&mut self, id: &SessionId, turn: &TurnId, same: impl Fn(&Event) -> bool) -> Repeat {

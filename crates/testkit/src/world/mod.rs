@@ -28,14 +28,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, CloseReason, Committed, Event, Frame, Op, Opening, OpeningRequest, Principal, Protocol,
-    Refusal, Reject, Reply, Scope, Seed, Session, SessionId, SessionLimits, Timestamp, Upgrade,
+    Actor, AgentId, CloseReason, Committed, Credential, Event, Frame, Op, Opening, OpeningRequest, Pii,
+    Principal, PrincipalId, Protocol, Refusal, Reject, Reply, Row, Scope, Seed, Session, SessionId,
+    SessionLimits, Timestamp, TurnId, TurnRow, Upgrade,
 };
 
 mod executor;
 mod faults;
 mod gateway;
-mod journal;
 mod log;
 mod peer;
 mod schedule;
@@ -208,6 +208,16 @@ impl World {
         principal: Principal,
         opening: Opening,
     ) -> Result<PeerId, Refusal> {
+        self.try_enter(protocol, principal, OpeningRequest::default(), opening)
+    }
+
+    fn try_enter(
+        &mut self,
+        protocol: &dyn Protocol,
+        principal: Principal,
+        request: OpeningRequest,
+        opening: Opening,
+    ) -> Result<PeerId, Refusal> {
         if self.down || self.draining {
             return Err(Refusal::Draining { retry_ms: 1000 });
         }
@@ -217,6 +227,7 @@ impl World {
             tools: self.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
             agent,
             agents: self.agents.keys().cloned().collect(),
+            request,
             opening,
         };
         let seed = self.fresh_seed();
@@ -237,10 +248,17 @@ impl World {
         &mut self,
         protocol: &dyn Protocol,
         request: &OpeningRequest,
-    ) -> Result<(PeerId, Option<&'static str>), Refusal> {
+    ) -> Result<(PeerId, Option<String>), Refusal> {
         let opening = protocol.inspect(request)?;
-        let principal =
-            self.authenticate(opening.credential.as_ref().map(|credential| credential.0.as_str()))?;
+        let (mut principal, mut selected) = (self.authenticate(None), None);
+        for Credential { token, subprotocol } in &opening.credentials {
+            principal = self.authenticate(Some(&token.0));
+            selected.clone_from(subprotocol);
+            if principal.is_ok() {
+                break;
+            }
+        }
+        let principal = principal?;
         if !principal.scopes.allows(Scope::Connect) {
             return Err(Refusal::Forbidden("the credential does not allow connections"));
         }
@@ -252,8 +270,8 @@ impl World {
                 return Err(Refusal::Forbidden("the credential does not reach this agent"));
             }
         }
-        let subprotocol = opening.subprotocol;
-        Ok((self.try_connect(protocol, principal, opening)?, subprotocol))
+        let selected = selected.or_else(|| opening.subprotocol.clone()).map(|Pii(name)| name);
+        Ok((self.try_enter(protocol, principal, request.clone(), opening)?, selected))
     }
 
     /// The client sends one transport message.
@@ -431,6 +449,23 @@ impl World {
         self.log.sessions().cloned().collect()
     }
 
+    /// What the projection of the log knows of a turn, if it is in a session of the principal's.
+    fn find(&self, principal: &PrincipalId, session: &SessionId, turn: &TurnId) -> Option<TurnRow> {
+        let mut state = Session::new(session.clone(), self.settings.limits.clone());
+        let mut found = None;
+        for committed in self.log(session) {
+            for row in switchboard_core::rows(&state, committed) {
+                if let Row::Turn(row) = row
+                    && row.turn == *turn
+                {
+                    found = Some(row);
+                }
+            }
+            state.apply(committed);
+        }
+        found.filter(|_| state.owner() == Some(principal))
+    }
+
     /// The history of one session.
     pub fn log(&self, session: &SessionId) -> &[Arc<Committed>] {
         self.log.events(session)
@@ -503,5 +538,5 @@ impl fmt::Debug for World {
 
 /// An opening that asks for nothing in particular.
 pub fn opening() -> Opening {
-    Opening { credential: None, subprotocol: None, agent: None, parameters: Vec::new() }
+    Opening { credentials: Vec::new(), subprotocol: None, agent: None, parameters: Vec::new() }
 }

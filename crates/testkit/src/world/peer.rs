@@ -289,6 +289,14 @@ impl World {
                 self.attach_for(id, &principal, request, &session, from);
             }
             Output::Detach(session) => peer.followed.retain(|followed| followed.session != session),
+            Output::Find(request, session, turn) => {
+                peer.outstanding += 1;
+                let principal = peer.principal.id.clone();
+                let found = self.find(&principal, &session, &turn).map(Box::new);
+                self.deliver(id, Delivery::Done(request, Reply::Found(found)));
+            }
+            // The world goes on without a server to stop.
+            Output::Stop => {}
             Output::Authenticate(request, credential) => {
                 peer.outstanding += 1;
                 let own = peer.principal.id.clone();
@@ -346,6 +354,7 @@ fn size(frame: &Frame) -> usize {
         + match frame {
             Frame::Text(text) => text.len(),
             Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+            Frame::Head(_) => 0,
         }
 }
 

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::model::{ActorKind, Executor, FailureKind, ToolChange, TurnEnd, TurnRequest};
+use switchboard_core::model::{
+    ActorKind, Executor, FailureKind, ForExecutor, ToolChange, TurnEnd, TurnRequest,
+};
 use switchboard_core::{
     Actor, Committed, Event, Op, Position, PrincipalId, Reject, Reply, RequestId, Session, SessionId,
     SessionView, Timestamp, TurnId, TurnStatus, WorkerId,
@@ -349,38 +351,25 @@ impl LiveSession {
 
     /// Passes on what concerns a running agent; answers whether some turn may be ready to start.
     fn notify_executor(&mut self, event: &Event) -> bool {
-        match event {
-            Event::TurnAccepted { .. } => true,
-            Event::TurnReleased { turn } | Event::TurnEnded { turn, .. } => {
+        match event.for_executor() {
+            Some(ForExecutor::Accepted) => true,
+            Some(ForExecutor::Over { turn, .. }) => {
                 self.executing.remove(turn);
                 true
             }
-            Event::TurnInterrupted { turn, .. } => {
+            Some(ForExecutor::Stop { turn }) => {
                 if let Some(execution) = self.executing.get_mut(turn) {
                     execution.stopped = true;
                 }
                 false
             }
-            Event::CallEnded { turn, call, end } => {
+            Some(ForExecutor::Answer { turn, call, end }) => {
                 if let Some(execution) = self.executing.get_mut(turn) {
                     execution.ended_calls.insert(call.clone(), end.clone());
                 }
                 false
             }
-            Event::SessionOpened { .. }
-            | Event::ParticipantJoined { .. }
-            | Event::ParticipantLeft { .. }
-            | Event::AttachmentOpened { .. }
-            | Event::AttachmentLinked { .. }
-            | Event::AttachmentDetached { .. }
-            | Event::AttachmentClosed { .. }
-            | Event::ToolsChanged { .. }
-            | Event::MessageAdded { .. }
-            | Event::TurnQueued { .. }
-            | Event::TurnStarted { .. }
-            | Event::TurnOutput { .. }
-            | Event::CallRequested { .. }
-            | Event::CallProgress { .. } => false,
+            None => false,
         }
     }
 }

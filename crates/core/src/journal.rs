@@ -8,12 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use switchboard_core::model::{CallEnd, CallKind, Executor};
-use switchboard_core::{CallId, Event};
+use crate::id::CallId;
+use crate::model::{CallEnd, CallKind, Event, Executor};
 
 /// What is left to be repeated.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub struct Journal {
     /// Output and changes of the tools.
     outputs: VecDeque<Event>,
     /// The attempts that count, by the name that the agent first gave the call.
@@ -24,22 +24,22 @@ pub(crate) struct Journal {
 
 /// A call that was answered, that is still open, or that the agent ended itself.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     /// The name under which it was asked for.
-    pub(crate) id: CallId,
+    pub id: CallId,
     /// What was asked.
-    pub(crate) kind: CallKind,
+    pub kind: CallKind,
     /// The progress that was reported.
-    pub(crate) progress: VecDeque<String>,
+    pub progress: VecDeque<String>,
     /// Who was to answer.
-    pub(crate) executor: Executor,
+    pub executor: Executor,
     /// How it ended; none while somebody else still works on it, or once that was repeated.
-    pub(crate) end: Option<CallEnd>,
+    pub end: Option<CallEnd>,
 }
 
 impl Journal {
     /// Sorts the events of a turn.
-    pub(crate) fn new(events: Vec<Event>) -> Self {
+    pub fn new(events: impl IntoIterator<Item = Event>) -> Self {
         let mut journal = Self::default();
         for event in events {
             journal.take_in(event);
@@ -62,28 +62,31 @@ impl Journal {
     }
 
     /// Whether everything was repeated.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.outputs.is_empty() && self.calls.is_empty()
     }
 
-    /// The next output or change of the tools to be repeated.
-    pub(crate) fn next_output(&self) -> Option<&Event> {
-        self.outputs.front()
+    /// Steps over the next output or change of the tools, if it is this one.
+    pub fn pass(&mut self, same: impl FnOnce(&Event) -> bool) -> Repeat {
+        match self.outputs.front() {
+            Some(known) if same(known) => {
+                self.outputs.pop_front();
+                Repeat::Known
+            }
+            None if self.calls.is_empty() => Repeat::New,
+            Some(_) | None => Repeat::Diverged,
+        }
     }
 
-    /// Steps over the next output.
-    pub(crate) fn pass_output(&mut self) {
-        self.outputs.pop_front();
-    }
-
-    /// The attempt at a call that counts; the agent repeats it now.
-    pub(crate) fn take_call(&mut self, base: &str) -> Option<Attempt> {
-        self.calls.remove(base)
-    }
-
-    /// Whether the call was asked for before, and lost each time.
-    pub(crate) fn is_lost(&self, base: &str) -> bool {
-        self.lost.contains(base)
+    /// The name of the call that the agent makes now, and what is known of it; none if an earlier
+    /// run has made another one in its place. `base` depends on nothing but the order of the
+    /// turn's calls, and `fence` is that of the new run.
+    pub fn call(&mut self, base: &str, kind: &CallKind, fence: u32) -> Option<(CallId, Option<Attempt>)> {
+        match self.calls.remove(base) {
+            Some(attempt) => (attempt.kind == *kind).then(|| (attempt.id.clone(), Some(attempt))),
+            None if self.lost.contains(base) => Some((CallId::new(format!("{base}r{fence}")), None)),
+            None => self.is_empty().then(|| (CallId::from(base), None)),
+        }
     }
 
     fn take_in(&mut self, event: Event) {
@@ -134,9 +137,15 @@ impl Journal {
     }
 }
 
-/// The name of a further attempt at a call, made by the run that holds `fence`.
-pub(crate) fn retry_name(base: &str, fence: u32) -> CallId {
-    CallId::new(format!("{base}r{fence}"))
+/// How something that the agent does relates to what earlier runs did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It is committed already.
+    Known,
+    /// It is not what was committed in its place.
+    Diverged,
+    /// Everything that was committed is repeated; this comes after it.
+    New,
 }
 
 /// The name that the first attempt had.
@@ -149,17 +158,25 @@ fn base_name(id: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_core::model::{Call, Output};
-    use switchboard_core::{Timestamp, TurnId};
-
     use super::*;
+    use crate::id::TurnId;
+    use crate::model::{Call, Output};
+    use crate::time::Timestamp;
+
+    fn question() -> CallKind {
+        CallKind::Question { text: "?".into(), schema: None }
+    }
+
+    fn known(journal: &mut Journal, base: &str) -> Attempt {
+        journal.call(base, &question(), 9).unwrap().1.unwrap()
+    }
 
     fn requested(id: &str) -> Event {
         Event::CallRequested {
             turn: TurnId::from("t"),
             call: Box::new(Call {
                 id: CallId::from(id),
-                kind: CallKind::Question { text: "?".into(), schema: None },
+                kind: question(),
                 executor: Executor::Anyone,
                 deadline: Timestamp::NEVER,
                 batch: None,
@@ -186,15 +203,17 @@ mod tests {
             events.push(requested(&format!("call_ab_1r{fence}")));
             events.push(ended(&format!("call_ab_1r{fence}"), CallEnd::Cancelled));
         }
-        let journal = Journal::new(events.clone());
-        assert!(journal.is_empty() && journal.is_lost("call_ab_1"));
+        let mut journal = Journal::new(events.clone());
+        assert!(journal.is_empty());
+        let (id, earlier) = journal.call("call_ab_1", &question(), 5).unwrap();
+        assert_eq!((id.as_str(), earlier.is_none()), ("call_ab_1r5", true));
 
         events.extend([requested("call_ab_1r5"), text(), ended("call_ab_1r5", done())]);
         let mut journal = Journal::new(events);
-        assert!(!journal.is_lost("call_ab_1"));
-        let attempt = journal.take_call("call_ab_1").unwrap();
+        let attempt = known(&mut journal, "call_ab_1");
         assert_eq!((attempt.id.as_str(), attempt.end), ("call_ab_1r5", Some(done())));
-        assert_eq!(journal.next_output(), Some(&text()));
+        assert_eq!(journal.pass(|event| *event == text()), Repeat::Known);
+        assert_eq!(journal.pass(|event| *event == text()), Repeat::New);
     }
 
     #[test]
@@ -208,8 +227,8 @@ mod tests {
             ended("a_2r2", CallEnd::TimedOut),
         ];
         let mut journal = Journal::new(events);
-        assert_eq!(journal.take_call("a_1").unwrap().id.as_str(), "a_1");
-        assert_eq!(journal.take_call("a_2").unwrap().end, Some(CallEnd::TimedOut));
+        assert_eq!(known(&mut journal, "a_1").id.as_str(), "a_1");
+        assert_eq!(known(&mut journal, "a_2").end, Some(CallEnd::TimedOut));
         assert!(journal.is_empty());
     }
 
@@ -217,7 +236,18 @@ mod tests {
     fn a_late_end_of_a_lost_attempt_is_not_the_end_of_the_next() {
         let events = vec![requested("a_1"), requested("a_1r2"), ended("a_1", CallEnd::Cancelled)];
         let mut journal = Journal::new(events);
-        let open = journal.take_call("a_1").unwrap();
+        let open = known(&mut journal, "a_1");
         assert_eq!((open.id.as_str(), open.end), ("a_1r2", None), "still open with whoever was asked");
+    }
+    #[test]
+    fn whoever_does_something_else_has_diverged() {
+        let other = CallKind::Question { text: "!".into(), schema: None };
+        let mut journal = Journal::new([text(), requested("a_1"), ended("a_1", done())]);
+        assert_eq!(journal.pass(|_| false), Repeat::Diverged);
+        assert!(journal.call("a_2", &question(), 2).is_none(), "a call too early");
+        assert_eq!(journal.pass(|_| true), Repeat::Known);
+        assert_eq!(journal.pass(|_| true), Repeat::Diverged, "output before a call that was made");
+        assert!(journal.call("a_1", &other, 2).is_none(), "another call");
+        assert_eq!(journal.call("a_2", &question(), 2).unwrap().0.as_str(), "a_2", "from here on it is live");
     }
 }

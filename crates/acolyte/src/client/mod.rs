@@ -1,0 +1,1 @@
+//! The client half, sans-IO.

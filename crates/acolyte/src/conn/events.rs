@@ -1,0 +1,118 @@
+//! Committed events to what the client hears of them.
+
+use switchboard_core::model::{CallEnd, CallError};
+use switchboard_core::{CallId, Committed, Event, Frame, Op, Output, SessionId, TurnId};
+
+use super::chats::Terminal;
+use super::{AcolyteConnection, Pending, Slot, Wire, error_id};
+use crate::codec;
+use crate::map::{self, Said};
+use crate::message::{RpcId, ServerMessage, StreamEvent};
+use crate::state::{ChatState, TaskState};
+
+impl AcolyteConnection {
+    pub(super) fn committed(&mut self, session: &SessionId, committed: &Committed) {
+        let Some(turn) = committed.event.turn() else { return };
+        self.release(session, turn, &committed.event);
+        let followers: Vec<RpcId> = self
+            .chats
+            .iter()
+            .filter(|(_, chat)| chat.turn == *turn && chat.session == *session)
+            .filter(|(_, chat)| chat.state != ChatState::Waiting && chat.seen < committed.position.seq)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in followers {
+            self.hear(&id, committed);
+        }
+    }
+
+    /// A turn that was stopped has come to rest: its place is free.
+    fn release(&mut self, session: &SessionId, turn: &TurnId, event: &Event) {
+        let stopping = matches!(&self.slot, Slot::Stopping(home, own) if home == session && own == turn);
+        if stopping && matches!(event, Event::TurnEnded { .. }) {
+            self.slot = Slot::Free;
+            self.unfollow(session);
+            self.next();
+        }
+    }
+
+    /// One chat takes in one event of its turn.
+    fn hear(&mut self, id: &RpcId, committed: &Committed) {
+        let Committed { position, event, .. } = committed;
+        self.derived += 1;
+        let (counter, now, wire) = (self.derived, self.now, self.wire);
+        let Self { chats, out, seed, ledger, clock, .. } = self;
+        let Some(chat) = chats.get_mut(id) else { return };
+        chat.seen = position.seq;
+        let known = position.seq <= chat.after;
+        let mut terminal = None;
+        // The last message of an event says where it is: whoever knows it, knows the whole event.
+        let mut held: Option<StreamEvent<'static>> = None;
+        let mut send = |text: String| {
+            clock.sent_at = now;
+            out.push_back(Output::Send(Frame::Text(text)));
+        };
+        let errors = || error_id(seed, counter);
+        chat.rendering.render(event, now, errors, &mut |said| match said {
+            Said::Started => {
+                ledger.advance(&chat.task, TaskState::Running, now);
+                chat.state = ChatState::Running;
+                if wire == Wire::Rpc {
+                    send(codec::encode_server(id, &ServerMessage::ChatStarted));
+                }
+            }
+            Said::Event(_) if known => {}
+            Said::Event(said) => {
+                chat.said_at = now;
+                match wire {
+                    Wire::Stream => send(codec::encode_stream(&said)),
+                    Wire::Rpc if chat.positions => {
+                        if let Some(before) = held.replace(said.into_owned()) {
+                            send(codec::encode_event(id, &before, None));
+                        }
+                    }
+                    Wire::Rpc => send(codec::encode_event(id, &said, None)),
+                }
+            }
+            Said::Done(reply) => terminal = Some((TaskState::Completed, Terminal::Done(reply))),
+            Said::Failed(body) => terminal = Some((TaskState::Failed, Terminal::Error(body))),
+            Said::Cancelled(body) => terminal = Some((TaskState::Cancelled, Terminal::Error(body))),
+        });
+        if let Some(last) = held {
+            send(codec::encode_event(id, &last, Some(position.seq)));
+        }
+        let denied = map::unanswerable(event).filter(|_| chat.own && self.service.deny_questions).cloned();
+        if let Some(call) = denied {
+            self.deny(id, call);
+        }
+        if let Some((state, terminal)) = terminal {
+            self.conclude(id, state, terminal);
+        }
+    }
+
+    fn conclude(&mut self, id: &RpcId, state: TaskState, terminal: Terminal) {
+        // A turn that ends before it began is one that was stopped, or never could.
+        let began = self.chats.get(id).is_some_and(|chat| chat.state == ChatState::Running);
+        if !began && state != TaskState::Cancelled {
+            if let Some(chat) = self.chats.get(id) {
+                self.ledger.advance(&chat.task, TaskState::Running, self.now);
+            }
+            if self.wire == Wire::Rpc {
+                self.send(id, &ServerMessage::ChatStarted);
+            }
+        }
+        self.end(id, state, terminal);
+    }
+
+    /// Nobody at this client can answer a question, so that its agent need not wait.
+    fn deny(&mut self, id: &RpcId, call: CallId) {
+        let Some(chat) = self.chats.get(id) else { return };
+        let (session, turn) = (chat.session.clone(), chat.turn.clone());
+        let error = CallError {
+            name: "E_SANDBOX_VIOLATION".into(),
+            message: "this client cannot answer questions".into(),
+        };
+        let end = CallEnd::Failed(error);
+        self.submit(&session, Op::Answer { turn, call, end }, Pending::Nothing);
+    }
+}

@@ -1,0 +1,506 @@
+//! The only seam between Acolyte and the canonical model: requests to turns, events to what a chat
+//! says. Every event is named.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+use switchboard_core::model::{
+    Author, Call, CallEnd, CallKind, Checklist, ChecklistState, Executor, Finish, NoticeLevel, Output, Part,
+    Told, TurnEnd, TurnOutcome, TurnRequest, Usage, Voice,
+};
+use switchboard_core::{CallId, Event, Timestamp};
+
+use crate::error::{Code, ErrorBody, Source, call_code, failure_code, is_of_generation, words};
+use crate::message::{
+    ChatRequest, ErrorId, HistoryEntry, HistoryKind, HistoryRole, Item, ItemStatus, Level, ListSnapshot,
+    OutputPart, PendingState, PromptBreakdown, Reply, ReplyUsage, Skill, StreamEvent,
+};
+
+/// What the turn of a chat is asked to do.
+pub fn turn_request(request: &ChatRequest) -> TurnRequest {
+    TurnRequest::Chat { parts: vec![Part::Text(request.message.clone())] }
+}
+
+/// What was said before; the last entry is left out where it is the message itself (R14).
+pub fn told(request: &ChatRequest, entries: Vec<HistoryEntry>) -> Vec<Told> {
+    let mut entries = entries;
+    let repeated = |last: &HistoryEntry| last.role == HistoryRole::User && last.content == request.message;
+    if entries.last().is_some_and(repeated) {
+        entries.pop();
+    }
+    entries
+        .into_iter()
+        .filter(|entry| entry.kind != HistoryKind::Status)
+        .map(|entry| Told {
+            voice: match entry.role {
+                HistoryRole::System => Voice::System,
+                HistoryRole::User => Voice::User,
+                HistoryRole::Assistant => Voice::Agent,
+            },
+            text: entry.content,
+        })
+        .collect()
+}
+
+/// What an agent may want to know of a request besides its words.
+pub fn meta(request: &ChatRequest) -> Value {
+    let mut meta = Map::new();
+    meta.insert("model".into(), request.model.clone().into());
+    if let Some(resource) = &request.resource_id {
+        meta.insert("resource".into(), resource.clone().into());
+    }
+    if let Some(skills) = request.active_skills.as_ref().filter(|skills| !skills.is_empty()) {
+        meta.insert("skills".into(), json!(skills));
+    }
+    if let Some(suggestions) = request.suggestions.as_ref().filter(|lines| !lines.is_empty()) {
+        meta.insert("suggestions".into(), json!(suggestions));
+    }
+    Value::Object(meta)
+}
+
+/// What a chat has to say.
+#[derive(Debug, PartialEq)]
+pub enum Said<'a> {
+    /// It began.
+    Started,
+    /// Something happened.
+    Event(StreamEvent<'a>),
+    /// It is over, with an answer.
+    Done(Box<Reply>),
+    /// It is over, without one.
+    Failed(ErrorBody),
+    /// It was stopped.
+    Cancelled(ErrorBody),
+}
+
+/// Under which names lists are sent (R4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListNames {
+    /// As `checklist`.
+    pub checklist: bool,
+    /// As `tasklist`.
+    pub tasklist: bool,
+}
+
+/// Turns the events of one turn into what its chat says.
+#[derive(Debug)]
+pub struct Rendering {
+    lists: ListNames,
+    model: String,
+    skills: Vec<Skill>,
+    /// An estimate of what the model reads, until the agent counts.
+    prompt_tokens: u64,
+    counted: Option<(u64, u64)>,
+    calls: BTreeMap<CallId, Shown>,
+    tools: Vec<String>,
+    /// The text since a tool was last used.
+    step: String,
+    /// The last text that was not empty, where tools followed it.
+    narration: String,
+    /// A tool was used since the last text.
+    tool_since: bool,
+    steps: u64,
+    /// Characters of answer so far, for the estimate.
+    written: u64,
+    usage_at: Option<Timestamp>,
+}
+
+/// A call that the client was told of.
+#[derive(Debug)]
+struct Shown {
+    name: String,
+    spoke: bool,
+}
+
+impl Rendering {
+    /// For a turn that `agent` answers, until the event that accepted it says more.
+    pub fn new(agent: &str, lists: ListNames) -> Self {
+        Self {
+            lists,
+            model: agent.to_owned(),
+            skills: Vec::new(),
+            prompt_tokens: 0,
+            counted: None,
+            calls: BTreeMap::new(),
+            tools: Vec::new(),
+            step: String::new(),
+            narration: String::new(),
+            tool_since: false,
+            steps: 1,
+            written: 0,
+            usage_at: None,
+        }
+    }
+
+    /// What a chat has to know of its request when it is over; kept with its turn.
+    pub fn options(request: &ChatRequest) -> Value {
+        let history: usize = request
+            .history
+            .iter()
+            .filter_map(|entry| entry.get("content").and_then(Value::as_str).map(str::len))
+            .sum();
+        json!({
+            "model": request.model,
+            "skills": request.active_skills.as_deref().unwrap_or_default(),
+            "promptTokens": estimate(request.message.len() + history),
+        })
+    }
+
+    fn recall(&mut self, options: &Value) {
+        if let Some(model) = options["model"].as_str().filter(|model| !model.is_empty()) {
+            model.clone_into(&mut self.model);
+        }
+        self.skills = Vec::deserialize(&options["skills"]).unwrap_or_default();
+        self.prompt_tokens = options["promptTokens"].as_u64().unwrap_or_default();
+    }
+
+    /// What the chat says about an event of its turn. `errors` names failures.
+    pub fn render(
+        &mut self,
+        event: &Event,
+        now: Timestamp,
+        errors: impl FnOnce() -> ErrorId,
+        say: &mut dyn FnMut(Said<'_>),
+    ) {
+        match event {
+            Event::TurnStarted { claim, .. } => {
+                // A turn that is taken up again by another executor goes on where it was.
+                if claim.fence == 1 {
+                    say(Said::Started);
+                    say(Said::Event(self.heartbeat()));
+                    say(Said::Event(self.usage()));
+                    self.usage_at = Some(now);
+                }
+            }
+            Event::TurnAccepted { origin, .. } => self.recall(&origin.options),
+            Event::TurnOutput { output, .. } => self.output(output, now, say),
+            Event::CallRequested { call, .. } => self.call_requested(call, say),
+            Event::CallProgress { call, delta, .. } => self.call_progress(call, delta, say),
+            Event::CallEnded { call, end, .. } => self.call_ended(call, end, now, say),
+            Event::TurnEnded { end, .. } => self.ended(end, errors, say),
+            Event::MessageAdded { message } => match message.author {
+                // The client tells the history, and hears the answer as it is made.
+                Author::User(_) | Author::Agent(_) | Author::System => {}
+            },
+            // Of no meaning to a chat.
+            Event::SessionOpened { .. }
+            | Event::ParticipantJoined { .. }
+            | Event::ParticipantLeft { .. }
+            | Event::AttachmentOpened { .. }
+            | Event::AttachmentLinked { .. }
+            | Event::AttachmentDetached { .. }
+            | Event::AttachmentClosed { .. }
+            | Event::ToolsChanged { .. }
+            | Event::TurnQueued { .. }
+            | Event::TurnReleased { .. }
+            | Event::TurnInterrupted { .. } => {}
+        }
+    }
+
+    /// A sign of life; says nothing new.
+    pub fn heartbeat(&self) -> StreamEvent<'static> {
+        let used = self.tools.len() as u64;
+        StreamEvent::Status { state: PendingState::Running { tool_calls: (used > 0).then_some(used) } }
+    }
+
+    fn output(&mut self, output: &Output, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+        match output {
+            Output::Text(text) => self.text(text, say),
+            Output::Reasoning(text) => {
+                if !text.is_empty() {
+                    say(Said::Event(StreamEvent::Reasoning { text: Cow::Borrowed(text) }));
+                }
+            }
+            Output::Status(_) => say(Said::Event(self.heartbeat())),
+            Output::Usage(usage) => {
+                self.counted = Some(counts(usage, (self.prompt_tokens, estimate(self.written_bytes()))));
+                self.tell_usage(now, say);
+            }
+            Output::Checklist(checklist) => {
+                let snapshot = snapshot(checklist);
+                if self.lists.checklist {
+                    say(Said::Event(StreamEvent::Checklist(snapshot.clone())));
+                }
+                if self.lists.tasklist {
+                    say(Said::Event(StreamEvent::Tasklist(snapshot)));
+                }
+            }
+            // There is no room for values but in the text.
+            Output::Data { value, .. } => self.text(&plain(value), say),
+            Output::Notice { level: NoticeLevel::Info, .. } => say(Said::Event(self.heartbeat())),
+            Output::Notice { level: NoticeLevel::Warn, text } => say(Said::Event(StreamEvent::Notice {
+                level: Level::Warn,
+                message: text.clone(),
+                source: None,
+            })),
+        }
+    }
+
+    fn text(&mut self, text: &str, say: &mut dyn FnMut(Said<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        if self.tool_since {
+            self.tool_since = false;
+            self.steps += 1;
+            if !self.step.trim().is_empty() {
+                self.narration = std::mem::take(&mut self.step);
+            }
+            self.step.clear();
+            // Keeps what is said after a tool apart from what was said before (E4).
+            say(Said::Event(StreamEvent::TextDelta { text: Cow::Borrowed("\n") }));
+        }
+        self.written += text.len() as u64;
+        self.step.push_str(text);
+        say(Said::Event(StreamEvent::TextDelta { text: Cow::Borrowed(text) }));
+    }
+
+    fn written_bytes(&self) -> usize {
+        usize::try_from(self.written).unwrap_or(usize::MAX)
+    }
+
+    /// Tokens as they are known now.
+    fn usage(&self) -> StreamEvent<'static> {
+        let (input_tokens, output_tokens) = self.tokens();
+        StreamEvent::Usage { input_tokens, output_tokens }
+    }
+
+    fn tokens(&self) -> (u64, u64) {
+        self.counted.unwrap_or((self.prompt_tokens, estimate(self.written_bytes())))
+    }
+
+    /// Not too often: each costs as much as a piece of the answer (E6).
+    fn tell_usage(&mut self, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+        if self.usage_at.is_none_or(|at| now.since(at) >= USAGE_EVERY) {
+            self.usage_at = Some(now);
+            say(Said::Event(self.usage()));
+        }
+    }
+
+    fn call_requested(&mut self, call: &Call, say: &mut dyn FnMut(Said<'_>)) {
+        let (name, args) = match &call.kind {
+            CallKind::Tool { name, args } => (name.as_str().to_owned(), object(args)),
+            CallKind::Question { text, .. } => {
+                (QUESTION.to_owned(), Map::from_iter([("question".to_owned(), text.clone().into())]))
+            }
+        };
+        let detail = detail(&args);
+        self.tool_since = true;
+        self.tools.push(name.clone());
+        self.calls.insert(call.id.clone(), Shown { name: name.clone(), spoke: false });
+        say(Said::Event(StreamEvent::ToolCall {
+            tool_call_id: call.id.to_string(),
+            tool_name: name.clone(),
+            args,
+        }));
+        let label_key = format!("tool.label.{}", name.to_lowercase().replace(['-', '.', ' '], "_"));
+        let header = OutputPart::ToolHeader { label_key, detail, state: None };
+        say(part(&call.id, &name, header));
+    }
+
+    fn call_progress(&mut self, call: &CallId, delta: &str, say: &mut dyn FnMut(Said<'_>)) {
+        let Some(shown) = self.calls.get_mut(call) else { return };
+        if let Some(content) = output_part(delta) {
+            shown.spoke = true;
+            say(part(call, &shown.name, content));
+        }
+    }
+
+    fn call_ended(&mut self, call: &CallId, end: &CallEnd, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+        let Some(shown) = self.calls.remove(call) else { return };
+        let (tool_call_id, tool_name) = (call.to_string(), shown.name.clone());
+        match end {
+            CallEnd::Done { output } if !shown.spoke => {
+                for content in result_parts(output) {
+                    say(part(call, &shown.name, content));
+                }
+            }
+            CallEnd::Failed(error) if !error.message.trim().is_empty() => {
+                say(part(call, &shown.name, OutputPart::Text { text: error.message.clone() }));
+            }
+            CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut | CallEnd::Cancelled => {}
+        }
+        let failed = call_code(end);
+        say(Said::Event(StreamEvent::ToolResult {
+            is_error: failed.as_ref().map(|_| true),
+            error_code: failed.as_ref().map(|(code, _)| code.as_str().to_owned()),
+            error: failed.as_ref().map(|(code, source)| code.detail(*source, Some(&tool_name))),
+            tool_call_id,
+            tool_name,
+        }));
+        self.tell_usage(now, say);
+    }
+
+    fn ended(&mut self, end: &TurnEnd, errors: impl FnOnce() -> ErrorId, say: &mut dyn FnMut(Said<'_>)) {
+        if let Some(usage) = &end.usage {
+            self.counted = Some(counts(usage, self.tokens()));
+        }
+        let error = match &end.outcome {
+            TurnOutcome::Interrupted { .. } => {
+                let body = Code::ABORTED.body(Source::Server, words::ABORTED, errors());
+                return say(Said::Cancelled(body));
+            }
+            TurnOutcome::Failed(failure) if !is_of_generation(failure.kind) => {
+                let body = failure_code(failure).body(Source::Server, &failure.message, errors());
+                return say(Said::Failed(body));
+            }
+            TurnOutcome::Failed(failure) => Some(failure.message.clone()),
+            TurnOutcome::Expired => Some("The chat took too long".to_owned()),
+            TurnOutcome::Done(Finish::Filtered) => {
+                Some("The answer was withheld by a content filter".to_owned())
+            }
+            TurnOutcome::Done(Finish::Empty) => Some("The model had nothing to say".to_owned()),
+            TurnOutcome::Done(Finish::Length) => {
+                let message = "The answer was cut off at the length limit".to_owned();
+                say(Said::Event(StreamEvent::Notice { level: Level::Warn, message, source: None }));
+                None
+            }
+            TurnOutcome::Done(Finish::Complete) => None,
+        };
+        say(Said::Event(self.usage()));
+        say(Said::Done(Box::new(self.reply(end, error))));
+    }
+
+    fn reply(&self, end: &TurnEnd, error: Option<String>) -> Reply {
+        let spoken = if self.step.trim().is_empty() { &self.narration } else { &self.step };
+        let structured = end.output.as_ref().filter(|output| !output.is_null()).map(plain);
+        let (output, output_streamed, error) = match structured {
+            _ if !spoken.trim().is_empty() => (spoken.clone(), true, error),
+            Some(value) => (value, false, error),
+            None => (words::EMPTY.to_owned(), false, error.or_else(|| Some(words::EMPTY.to_owned()))),
+        };
+        let (input_tokens, output_tokens) = self.tokens();
+        Reply {
+            output,
+            output_streamed,
+            model: self.model.clone(),
+            error,
+            tool_calls: Some(self.tools.clone()),
+            model_calls: Some(self.steps),
+            active_skills: Some(self.skills.clone()),
+            usage: Some(ReplyUsage {
+                input_tokens,
+                output_tokens,
+                total_tokens: input_tokens.saturating_add(output_tokens),
+                input_budget_tokens: None,
+            }),
+            prompt_breakdown: Some(PromptBreakdown {
+                used_tokens: input_tokens,
+                message_tokens: input_tokens,
+                ..PromptBreakdown::default()
+            }),
+        }
+    }
+}
+
+/// Whether a question was asked that a client of this protocol cannot answer (§13).
+pub fn unanswerable(event: &Event) -> Option<&CallId> {
+    match event {
+        Event::CallRequested { call, .. } => match (&call.kind, &call.executor) {
+            (CallKind::Question { .. }, Executor::Anyone | Executor::Principal(_)) => Some(&call.id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn part(call: &CallId, name: &str, content: OutputPart) -> Said<'static> {
+    Said::Event(StreamEvent::ToolOutput {
+        tool_call_id: call.to_string(),
+        tool_name: name.to_owned(),
+        content,
+    })
+}
+
+/// A piece of a tool's output: a part if it is written as one, otherwise words. Blanks are dropped
+/// by readers, and so are not sent.
+fn output_part(delta: &str) -> Option<OutputPart> {
+    if delta.starts_with('{')
+        && let Ok(part) = serde_json::from_str::<OutputPart>(delta)
+        && part.is_valid()
+    {
+        return Some(part);
+    }
+    (!delta.trim().is_empty()).then(|| OutputPart::Text { text: delta.to_owned() })
+}
+
+/// A result has no field of its own: it is shown as output.
+fn result_parts(output: &Value) -> Vec<OutputPart> {
+    let text = if output.is_null() { String::new() } else { plain(output) };
+    if text.trim().is_empty() {
+        return vec![OutputPart::NoOutput];
+    }
+    let Some((end, _)) = text.char_indices().find(|(at, _)| *at >= MAX_RESULT) else {
+        return vec![OutputPart::Text { text }];
+    };
+    let (shown, rest) = text.split_at(end);
+    let truncated = OutputPart::Truncated { count: Some(rest.len() as u64), unit: Some("bytes".into()) };
+    vec![OutputPart::Text { text: shown.to_owned() }, truncated]
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn object(args: &Value) -> Map<String, Value> {
+    match args {
+        Value::Object(map) => map.clone(),
+        Value::Null => Map::new(),
+        other => Map::from_iter([("value".to_owned(), other.clone())]),
+    }
+}
+
+/// The first argument that a person can read at a glance.
+fn detail(args: &Map<String, Value>) -> Option<String> {
+    let text = args.values().find_map(Value::as_str)?.lines().next()?.trim();
+    (!text.is_empty()).then(|| text.chars().take(MAX_DETAIL).collect())
+}
+
+fn snapshot(checklist: &Checklist) -> ListSnapshot {
+    let filled = |text: &str, instead: &str| {
+        if text.is_empty() { instead.to_owned() } else { text.to_owned() }
+    };
+    let items = checklist.items.iter().zip(0u64..).map(|(item, order)| Item {
+        id: filled(&item.id, &order.to_string()),
+        label: filled(&item.label, &item.id),
+        status: match item.state {
+            ChecklistState::Pending => ItemStatus::Pending,
+            ChecklistState::Active => ItemStatus::InProgress,
+            ChecklistState::Done => ItemStatus::Done,
+            ChecklistState::Failed => ItemStatus::Failed,
+        },
+        order,
+    });
+    ListSnapshot {
+        group_id: filled(&checklist.group, "plan"),
+        group_title: filled(&checklist.title, "Plan"),
+        items: items.filter(|item| !item.label.is_empty()).collect(),
+    }
+}
+
+/// Tokens as they were counted, or as they are known otherwise.
+fn counts(usage: &Usage, known: (u64, u64)) -> (u64, u64) {
+    let count = |names: [&str; 2], otherwise| {
+        names.iter().find_map(|name| usage.0.get(*name)).copied().unwrap_or(otherwise)
+    };
+    (
+        count(["input_tokens", "prompt_tokens"], known.0),
+        count(["output_tokens", "completion_tokens"], known.1),
+    )
+}
+
+/// Tokens of so many bytes, roughly.
+const fn estimate(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(4)
+}
+
+const QUESTION: &str = "question";
+const USAGE_EVERY: Duration = Duration::from_millis(100);
+const MAX_RESULT: usize = 16 << 10;
+const MAX_DETAIL: usize = 120;

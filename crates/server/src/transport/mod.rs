@@ -1,0 +1,27 @@
+//! What a connection is driven over. The driver knows no more of it than this.
+
+use futures_util::{Sink, Stream};
+use switchboard_core::{Close, CloseReason, Frame};
+
+mod exchange;
+mod websocket;
+
+pub(crate) use exchange::Exchange;
+pub(crate) use websocket::Socket;
+
+/// What arrives from a peer.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// One whole message.
+    Frame(Frame),
+    /// The peer ends the transport in an orderly way, with this code if it gave one.
+    Closed(Option<u16>),
+}
+
+/// Frames in both directions. An error says how the transport ended.
+pub(crate) trait Transport:
+    Stream<Item = Result<Arrival, CloseReason>> + Sink<Frame, Error = CloseReason> + Unpin + Send
+{
+    /// Ends the transport, once everything before is out.
+    fn finish(&mut self, close: Close) -> impl Future<Output = ()> + Send;
+}
