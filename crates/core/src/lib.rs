@@ -16,6 +16,7 @@ mod bucket;
 mod connection;
 mod id;
 mod journal;
+mod keys;
 mod limits;
 pub mod model;
 mod pii;
@@ -34,6 +35,7 @@ pub use connection::{
 };
 pub use id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId};
 pub use journal::{Attempt, Journal, Repeat};
+pub use keys::{KeyIndex, OwnedKey};
 pub use limits::SessionLimits;
 pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;

@@ -198,13 +198,10 @@ impl SessionPort {
         } else {
             0
         };
-        // Small pieces are bounded by their number.
-        let room = if size >= LARGE {
-            let permits = u32::try_from(size.min(ROOM)).unwrap_or(u32::MAX);
-            Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?)
-        } else {
-            None
-        };
+        // An agent that runs ahead of the log waits, so that neither its pieces nor their number fill
+        // the memory, and others find room in the mailbox.
+        let permits = u32::try_from(size.clamp(SMALLEST, ROOM)).unwrap_or(u32::MAX);
+        let room = Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?);
         let mail = Mail { actor: self.actor.clone(), op, reply, room };
         self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
     }
@@ -279,7 +276,7 @@ impl TurnPort for SessionPort {
 
     async fn tools(&self) -> Vec<Tool> {
         let (reply, answer) = oneshot::channel();
-        match self.mailbox.send(Letter::Tools(reply)).await {
+        match self.mailbox.send(Letter::Tools(self.brief.turn.clone(), reply)).await {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
@@ -297,5 +294,7 @@ impl fmt::Debug for Host {
 }
 
 const JOURNAL_READ: usize = 1024;
-const ROOM: usize = 1 << 20;
-const LARGE: usize = 1 << 10;
+/// Bytes of one turn that may be on their way into its session.
+const ROOM: usize = 256 << 10;
+/// What the smallest piece counts for.
+const SMALLEST: usize = 1 << 10;

@@ -17,8 +17,8 @@ mod entropy;
 mod feed;
 mod gateway;
 mod host;
-mod keys;
 pub mod limits;
+mod listener;
 mod meters;
 pub mod origin;
 mod outbox;
@@ -34,4 +34,5 @@ mod upgrade;
 mod workspace;
 
 pub use config::Config;
+pub use listener::listen;
 pub use serve::{Handle, ServeError, Server};

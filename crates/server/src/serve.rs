@@ -12,10 +12,11 @@ use axum::http::{self, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use switchboard_acolyte::{Acolyte, Service};
 use switchboard_agents::Agent;
 use switchboard_asp::Asp;
-use switchboard_core::{AgentId, CloseReason, Method, Protocol, Refusal, Transport};
+use switchboard_core::{AgentId, CloseReason, KeyIndex, Method, Protocol, Refusal, Transport};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,7 +36,8 @@ use crate::origin::OriginPolicy;
 use crate::registry::Registry;
 use crate::sessions::{ActorBounds, Environment, Sessions};
 use crate::tls::Tls;
-use crate::upgrade::{Door, Visitor};
+use crate::transport::Lingering;
+use crate::upgrade::{Door, Place, Visitor};
 use crate::workspace::Workspaces;
 
 /// A server that is ready to take connections.
@@ -107,7 +109,7 @@ impl Server {
             host,
             clock,
             meters: SessionMeters::new(),
-            keys: Arc::default(),
+            keys: Arc::new(Mutex::new(KeyIndex::new(config.session.request_memory, MAX_KEYS))),
             limits: config.session.clone(),
             bounds: ActorBounds {
                 mailbox: config.limits.mailbox,
@@ -118,7 +120,10 @@ impl Server {
             },
         }));
         let gateway = Arc::new(Gateway::new(sessions.clone()));
-        let recent = clock.now().since(switchboard_core::Timestamp::default()).saturating_sub(KEY_MEMORY);
+        let recent = clock
+            .now()
+            .since(switchboard_core::Timestamp::default())
+            .saturating_sub(config.session.request_memory);
         let since = switchboard_core::Timestamp::default().after(recent);
         let mut keys = log.requests(since, MAX_KEYS).await?;
         keys.reverse();
@@ -192,41 +197,42 @@ impl Server {
             }
         };
         match leave {
-            Leave::Gently => self.drain(listener).await?,
+            Leave::Gently => {
+                self.drain(listener).await?;
+                self.close(LAST_WORDS).await
+            }
             Leave::AtOnce => {
                 drop(listener);
                 self.door.draining.store(true, Ordering::Relaxed);
                 self.door.gateway.drain();
+                self.close(FEW_LAST_WORDS).await
             }
         }
-        self.close().await
     }
 
     fn welcome(&self, stream: TcpStream, address: SocketAddr) {
         // Batches are formed before the socket; waiting for more would only add latency.
         let _ = stream.set_nodelay(true);
         // Nobody is turned away who has said nothing yet, but there is an end to how many may wait.
-        let Ok(place) = self.handshakes.clone().try_acquire_owned() else {
+        let Ok(permit) = self.handshakes.clone().try_acquire_owned() else {
             tracing::warn!("too many half-open connections; one was dropped");
             return;
         };
+        let place = Place::new(permit);
+        let stream = Lingering::new(stream);
         let router = self.router.clone();
         let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
         match self.tls.as_ref().map(Tls::acceptor) {
             None => {
-                tokio::spawn(async move {
-                    serve_http(stream, address, router, patience).await;
-                    drop(place);
-                });
+                tokio::spawn(serve_http(stream, address, router, patience, place));
             }
             Some(tls) => {
                 tokio::spawn(async move {
                     match tokio::time::timeout(patience, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => serve_http(stream, address, router, patience).await,
+                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, place).await,
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     }
-                    drop(place);
                 });
             }
         }
@@ -274,11 +280,11 @@ impl Server {
         Ok(())
     }
 
-    /// Ends every connection, and closes the log.
-    async fn close(self) -> Result<(), ServeError> {
+    /// Ends every connection, however long that takes within `patience`, and closes the log.
+    async fn close(self, patience: Duration) -> Result<(), ServeError> {
         self.readiness.set(Phase::Draining);
         self.door.registry.close_all(CloseReason::Restart);
-        let _ = tokio::time::timeout(LAST_WORDS, self.door.registry.emptied()).await;
+        let _ = tokio::time::timeout(patience, self.door.registry.emptied()).await;
         // What was said last is still on its way to the network.
         tokio::time::sleep(LAST_BYTES).await;
         self.log.close().await?;
@@ -368,7 +374,9 @@ fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> 
             Transport::WebSocket => router.route(
                 route.path,
                 any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
-                    door.upgrade(&protocol, &Visitor { address, uri, headers, route }, websocket)
+                    // An upgrade gives its place up by itself.
+                    let visitor = Visitor { address, uri, headers, route, place: None };
+                    door.upgrade(&protocol, &visitor, websocket)
                 }),
             ),
             Transport::Http(expected) => router.route(
@@ -382,7 +390,9 @@ fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> 
                     if !matches {
                         return door.refuse(&protocol, &Refusal::WrongMethod);
                     }
-                    let visitor = Visitor { address, uri: parts.uri, headers: parts.headers, route };
+                    let (uri, headers) = (parts.uri, parts.headers);
+                    let place = parts.extensions.get::<Place>().cloned();
+                    let visitor = Visitor { address, uri, headers, route, place };
                     door.exchange(&protocol, &visitor, body).await
                 }),
             ),
@@ -435,12 +445,13 @@ fn watch_revocations(authenticator: &Authenticator, registry: &Arc<Registry>) {
     });
 }
 
-async fn serve_http<S>(stream: S, address: SocketAddr, router: Router, patience: Duration)
+async fn serve_http<S>(stream: S, address: SocketAddr, router: Router, patience: Duration, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(ConnectInfo(address));
+        request.extensions_mut().insert(place.clone());
         router.clone().oneshot(request)
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -458,7 +469,8 @@ where
 const UPKEEP: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 32 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(7);
+/// Of a server that was told to stop at once.
+const FEW_LAST_WORDS: Duration = Duration::from_millis(1500);
 const LAST_BYTES: Duration = Duration::from_millis(50);
-const KEY_MEMORY: Duration = Duration::from_secs(15 * 60);
 const MAX_KEYS: usize = 100_000;
 const PAGE: usize = 500;

@@ -15,6 +15,7 @@ use switchboard_core::{
     Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Refusal, Route, Scope, Seed, Timestamp,
     Upgrade,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::auth::{AuthError, Authenticator, Identity};
@@ -50,6 +51,23 @@ pub(crate) struct Visitor {
     pub(crate) headers: HeaderMap,
     /// Where it came to.
     pub(crate) route: Route,
+    /// What it gives up by becoming a connection.
+    pub(crate) place: Option<Place>,
+}
+
+/// A place among the sockets that have not become a connection yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Mutex::new(Some(permit))))
+    }
+
+    /// Leaves it to somebody else.
+    fn give_up(&self) {
+        drop(self.0.lock().take());
+    }
 }
 
 impl Door {
@@ -78,8 +96,7 @@ impl Door {
             websocket = websocket.protocols([subprotocol.clone()]);
         }
         let door = self.clone();
-        let response =
-            websocket.on_upgrade(async move |socket: WebSocket| door.drive(entered, Socket(socket)).await);
+        let response = websocket.on_upgrade(move |socket: WebSocket| door.drive(entered, Socket(socket)));
         with_headers(&**protocol, response)
     }
 
@@ -105,9 +122,13 @@ impl Door {
         match self.enter(protocol, admitted) {
             Err(refusal) => self.refuse(protocol, &refusal),
             Ok(entered) => {
+                // A stream may stay as long as any connection.
+                if let Some(place) = &visitor.place {
+                    place.give_up();
+                }
                 let (exchange, answer) = Exchange::new(request);
                 let door = self.clone();
-                tokio::spawn(async move { door.drive(entered, exchange).await });
+                tokio::spawn(door.drive(entered, exchange));
                 with_headers(&**protocol, answer.response().await)
             }
         }
@@ -210,7 +231,12 @@ impl Door {
         Ok(Entered { connection, protocol: protocol.name(), subprotocol, identity, address, guard, meters })
     }
 
-    async fn drive(&self, entered: Entered, mut transport: impl Transport) {
+    /// Not an `async fn`, which would keep room for its arguments twice, all the connection's life.
+    fn drive(
+        self: Arc<Self>,
+        entered: Entered,
+        mut transport: impl Transport + 'static,
+    ) -> impl Future<Output = ()> + Send {
         let Entered { connection, protocol, subprotocol: _, identity, address, guard, meters } = entered;
         let port = Arc::new(Port::default());
         let opened_at = self.gateway.sessions.environment.clock.now();
@@ -231,10 +257,12 @@ impl Door {
         meters.open.increment(1);
         let mut driver =
             Driver::new(connection, caller, gateway, authenticator, self.max_backlog, meters.clone());
-        let code = driver.drive(&mut transport).instrument(span).await;
-        meters.open.decrement(1);
-        meters.closed(code);
-        drop((listed, guard));
+        async move {
+            let code = driver.drive(&mut transport).instrument(span).await;
+            meters.open.decrement(1);
+            meters.closed(code);
+            drop((listed, guard));
+        }
     }
 
     fn opening_request(&self, protocol: &dyn Protocol, visitor: &Visitor) -> OpeningRequest {

@@ -36,15 +36,19 @@ fn send(world: &mut World, peer: PeerId, opcode: Opcode, id: u16, map: &Value) {
 
 /// Everything that arrived, as opcode, id and map.
 fn take(world: &mut World, peer: PeerId) -> Vec<(u8, u16, Value)> {
-    let frames = world.take(peer).into_iter().filter_map(|received| match received {
-        Received::Frame(Frame::Binary(bytes)) => Some(bytes),
-        Received::Frame(_) | Received::Close(_) | Received::Lost => None,
-    });
+    let frames = world.take(peer).into_iter().filter_map(binary);
     let read = |bytes: bytes::Bytes| {
         let id = u16::from_be_bytes([bytes[2], bytes[3]]);
         (bytes[0] & 0x0F, id, serde_json::from_slice(&bytes[8..]).unwrap())
     };
     frames.map(read).collect()
+}
+
+fn binary(received: Received) -> Option<bytes::Bytes> {
+    match received {
+        Received::Frame(Frame::Binary(bytes)) => Some(bytes),
+        Received::Frame(_) | Received::Close(_) | Received::Lost => None,
+    }
 }
 
 /// The records of one request.
@@ -156,4 +160,30 @@ fn a_key_leads_to_one_turn_whoever_is_sent_away() {
     }
     let accepted = world.history().iter().filter(|(_, known)| known.event.name() == "turn_accepted");
     assert_eq!(accepted.count(), 1);
+}
+
+/// The checker took a copy for a fragment: a bit of the reserved byte means something only to those who
+/// agreed on it (§3.1). To the server it is an INVOKE, which revives its id if that is over (§6).
+#[test]
+fn a_reserved_byte_of_a_bare_peer_means_nothing() {
+    for reserved in 0..=u8::MAX {
+        let mut world = counting();
+        let peer = world.connect(&Asp::new(AspLimits::default()), Principal::new("ann"), opening());
+        let mut copy = BytesMut::new();
+        encode_frame(&mut copy, Opcode::Invoke, Flags::NONE, 3, b"count").unwrap();
+        copy[1] = reserved;
+        let copy = Frame::Binary(copy.freeze());
+        // The second finds its id in use, the third finds it free again.
+        world.enqueue(peer, copy.clone());
+        world.enqueue(peer, copy.clone());
+        world.advance(1000);
+        world.send(peer, copy);
+        world.advance(1000);
+        let frames: Vec<_> = world.take(peer).into_iter().filter_map(binary).collect();
+        let kinds: Vec<_> = frames.iter().map(|bytes| (bytes[0], bytes[3], &bytes[8..])).collect();
+        let answer: [(u8, u8, &[u8]); 4] =
+            [(0x13, 3, b"a"), (0x13, 3, b"b"), (0x13, 3, b"c"), (0x13, 3, b"")];
+        assert_eq!((kinds[0].0, kinds[0].1), (0x16, 0), "{reserved:#04x}: {kinds:?}");
+        assert_eq!(kinds[1..], [answer, answer].concat(), "{reserved:#04x}");
+    }
 }

@@ -55,3 +55,13 @@ fn connection() {
 fn session() {
     run("session_ops", fuzzing::session);
 }
+
+#[test]
+fn acolyte_decode() {
+    run("acolyte_decode", fuzzing::acolyte_decode);
+}
+
+#[test]
+fn acolyte_connection() {
+    run("acolyte_connection", fuzzing::acolyte_connection);
+}

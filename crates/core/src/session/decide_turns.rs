@@ -4,7 +4,7 @@ use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
     Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, Failure,
-    FailureKind, Message, NewTurn, Origin, Output, TurnEnd, TurnOutcome, TurnRequest,
+    FailureKind, Message, NewTurn, Origin, Output, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -272,7 +272,8 @@ impl Session {
             (Some(executor), _) => executor.clone(),
             (None, CallKind::Question { .. }) => Executor::Anyone,
             (None, CallKind::Tool { name, .. }) => {
-                self.tools.get(name).ok_or_else(|| Reject::UnknownTool(name.clone()))?.executor.clone()
+                let tool = self.tools.get(name).filter(|tool| self.reaches(turn, tool));
+                tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?.executor.clone()
             }
         };
         let call = Call {
@@ -283,6 +284,20 @@ impl Session {
             batch: call.batch.clone(),
         };
         Ok(self.decision(vec![Event::CallRequested { turn: turn.turn.clone(), call: Box::new(call) }]))
+    }
+
+    /// Whether the executor of a tool hears what a turn asks: a client hears of its own turns only.
+    fn reaches(&self, turn: &TurnState, tool: &Tool) -> bool {
+        match &tool.executor {
+            Executor::Attachment(attachment) => turn.origin.attachment.as_ref() == Some(attachment),
+            Executor::Agent | Executor::Principal(_) | Executor::Anyone => true,
+        }
+    }
+
+    /// The tools that a turn can ask for.
+    pub fn tools_of(&self, turn: &TurnId) -> Vec<Tool> {
+        let Some(turn) = self.turns.get(turn) else { return Vec::new() };
+        self.tools.values().filter(|tool| self.reaches(turn, tool)).cloned().collect()
     }
 
     pub(super) fn decide_finish(

@@ -2,7 +2,7 @@
 
 use super::testing::{World, names, owner, parallel, parent, start, worker};
 use crate::id::MessageId;
-use crate::model::{Author, Event, NewTurn, Op, Part, Told, TurnEnd, Voice};
+use crate::model::{Author, Event, Message, NewTurn, Op, Part, Told, TurnEnd, Voice};
 
 fn told(turn: &str, history: &[(Voice, &str)]) -> NewTurn {
     let history =
@@ -20,12 +20,16 @@ fn answered(world: &mut World, new: NewTurn, answer: &str) -> Vec<Event> {
     events
 }
 
-fn input(events: &[Event]) -> Option<MessageId> {
-    let last = events.iter().rev().find_map(|event| match event {
-        Event::MessageAdded { message } => Some(message.parent.clone()),
-        _ => None,
+/// The messages that the events add.
+fn added(events: &[Event]) -> Vec<&Message> {
+    let messages = events.iter().filter_map(|event| {
+        if let Event::MessageAdded { message } = event { Some(message.as_ref()) } else { None }
     });
-    last.flatten()
+    messages.collect()
+}
+
+fn input(events: &[Event]) -> Option<MessageId> {
+    added(events).last().and_then(|message| message.parent.clone())
 }
 
 #[test]
@@ -64,13 +68,7 @@ fn what_is_told_otherwise_becomes_a_branch() {
         [(Voice::User, "hello from t1"), (Voice::Agent, "another answer"), (Voice::System, "be brief")];
     let events = world.events(&owner(), start(told("t2", &history)));
     assert_eq!(names(&events), ["message_added", "message_added", "message_added", "turn_accepted"]);
-    let messages: Vec<_> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::MessageAdded { message } => Some(message),
-            _ => None,
-        })
-        .collect();
+    let messages = added(&events);
     assert_eq!(messages[0].parent, Some(MessageId::input_of(&"t1".into())));
     assert!(matches!(messages[0].author, Author::Agent(_)));
     assert_eq!(messages[0].parts, [Part::Text("another answer".into())]);

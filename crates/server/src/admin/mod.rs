@@ -44,7 +44,7 @@ use error::ApiError;
 /// The routes.
 pub fn router(state: AdminState) -> Router {
     let mut router = Router::new()
-        .route("/healthz", get(async || Json(json!({"ok": true}))))
+        .route("/healthz", get(async || Json(json!({"ok": true}))).fallback(not_found))
         .route("/readyz", get(readyz));
     if state.metrics.is_some() {
         router = router.route("/metrics", get(metrics));
@@ -171,6 +171,10 @@ pub struct ConnectionInfo {
     pub expires_at: Option<Timestamp>,
     /// The sessions that it follows.
     pub sessions: Vec<SessionId>,
+}
+
+async fn not_found() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "Not Found")
 }
 
 async fn readyz(State(state): State<AdminState>) -> Response {

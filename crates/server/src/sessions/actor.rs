@@ -154,7 +154,7 @@ impl SessionActor {
             match letter {
                 Letter::Op(mail) => self.decide(mail, now, &mut draft),
                 Letter::Attach(request) => self.attach(request, &mut draft),
-                Letter::Tools(reply) => drop(reply.send(self.session.tools().cloned().collect())),
+                Letter::Tools(turn, reply) => drop(reply.send(self.session.tools_of(&turn))),
             }
         }
         self.commit(draft).await;
@@ -202,7 +202,7 @@ impl SessionActor {
                 match letter {
                     Letter::Op(mail) => mail.reply.answer(Err(reject())),
                     Letter::Attach(request) => request.port.answer(request.request, Err(reject())),
-                    Letter::Tools(reply) => drop(reply),
+                    Letter::Tools(_, reply) => drop(reply),
                 }
             }
             if self.sessions.retire(self.session.id(), mailbox) {

@@ -167,10 +167,19 @@ impl SessionActor {
         self.feed.publish(batch);
         let mut look_for_work = false;
         for committed in &batch.events {
+            self.remember_key(committed);
             look_for_work |= self.notify_executor(&committed.event);
         }
         if look_for_work {
             self.start_ready_turns();
+        }
+    }
+
+    /// Others are led here by a key for as long as it is remembered here.
+    fn remember_key(&self, committed: &Committed) {
+        if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
+            let key = (origin.principal.clone(), key.key.clone());
+            self.sessions.environment.keys.lock().insert(key, self.session.id().clone(), committed.at);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_core::model::{ActorKind, Tool};
-use switchboard_core::{Actor, Op, Position, PrincipalId, Reject, Reply, RequestId};
+use switchboard_core::{Actor, Op, Position, PrincipalId, Reject, Reply, RequestId, TurnId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::port::Port;
@@ -16,7 +16,7 @@ pub(crate) enum Letter {
     /// A connection wants to follow.
     Attach(Box<AttachRequest>),
     /// Somebody wants to know the tools.
-    Tools(oneshot::Sender<Vec<Tool>>),
+    Tools(TurnId, oneshot::Sender<Vec<Tool>>),
 }
 
 /// An op, who asks, and where the answer goes.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{Position, Principal, Reject, RequestId, SessionId, SessionLimits};
+use switchboard_core::{KeyIndex, Position, Principal, Reject, RequestId, SessionId, SessionLimits};
 use switchboard_store::Log;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -17,7 +17,6 @@ use tracing::Instrument as _;
 use crate::clock::Clock;
 use crate::feed::RingBounds;
 use crate::host::Host;
-use crate::keys::KeyIndex;
 use crate::meters::SessionMeters;
 use crate::port::Port;
 

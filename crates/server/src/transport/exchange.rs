@@ -132,3 +132,91 @@ impl fmt::Debug for Exchange {
 
 /// Pieces of a body that may wait for the network.
 const PIECES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
+
+    use super::*;
+
+    fn head() -> Frame {
+        let headers = vec![("content-type", "text/event-stream".to_owned()), ("x-task", "t\n".to_owned())];
+        Frame::Head(Box::new(Head { status: 202, headers }))
+    }
+
+    fn text(text: &str) -> Frame {
+        Frame::Text(text.to_owned())
+    }
+
+    const CLOSE: Close = Close { code: 1000, reason: "" };
+
+    #[tokio::test]
+    async fn the_request_is_the_only_frame_that_comes() {
+        let (mut exchange, answer) = Exchange::new(Bytes::from_static(b"{}"));
+        let first = exchange.next().await;
+        assert!(matches!(first, Some(Ok(Arrival::Frame(Frame::Binary(body)))) if body == "{}"));
+        assert!(exchange.next().now_or_never().is_none(), "the reader is still there");
+        drop(answer);
+        assert!(exchange.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn frames_are_the_answer_head_first() {
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        for frame in [head(), text("one "), Frame::Ping(Bytes::new()), Frame::Binary("two ".into())] {
+            exchange.feed(frame).await.unwrap();
+        }
+        exchange.flush().await.unwrap();
+        exchange.send(text("three")).await.unwrap();
+        exchange.send(head()).await.unwrap();
+        exchange.finish(CLOSE).await;
+        drop(exchange);
+        let response = answer.response().await;
+        assert_eq!(response.status(), 202);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert!(!response.headers().contains_key("x-task"), "a value that is no header is left out");
+        let mut pieces = response.into_body().into_data_stream();
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "one two ", "a flush makes one piece");
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "three");
+        assert!(pieces.next().await.is_none(), "the end of the exchange is the end of the body");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_says_nothing_is_an_error() {
+        let (exchange, answer) = Exchange::new(Bytes::new());
+        drop(exchange);
+        let response = answer.response().await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(to_bytes(response.into_body(), 1).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_holds_the_flush_back() {
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        exchange.feed(head()).await.unwrap();
+        for number in 0..PIECES {
+            exchange.send(text(&number.to_string())).await.unwrap();
+        }
+        exchange.feed(text("more")).await.unwrap();
+        assert!(exchange.flush().now_or_never().is_none());
+        let mut pieces = answer.response().await.into_body().into_data_stream();
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "0");
+        exchange.flush().await.unwrap();
+        exchange.finish(CLOSE).await;
+        drop(exchange);
+        let rest: Vec<_> = pieces.map(Result::unwrap).collect().await;
+        assert_eq!(rest, ["1", "2", "3", "more"]);
+    }
+
+    #[tokio::test]
+    async fn nothing_can_be_said_to_a_reader_that_has_left() {
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        drop(answer);
+        assert_eq!(exchange.send(head()).await, Err(CloseReason::TransportLost));
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        exchange.send(head()).await.unwrap();
+        drop(answer.response().await);
+        assert_eq!(exchange.send(text("anybody?")).await, Err(CloseReason::TransportLost));
+    }
+}

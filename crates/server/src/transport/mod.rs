@@ -4,9 +4,11 @@ use futures_util::{Sink, Stream};
 use switchboard_core::{Close, CloseReason, Frame};
 
 mod exchange;
+mod linger;
 mod websocket;
 
 pub(crate) use exchange::Exchange;
+pub(crate) use linger::Lingering;
 pub(crate) use websocket::Socket;
 
 /// What arrives from a peer.

@@ -16,10 +16,12 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub(crate) mod rpc;
 pub(crate) mod wire;
 
 pub(crate) const ANN: Option<&str> = Some("key-of-ann-0123456789abcdef");
 pub(crate) const BOB: Option<&str> = Some("key-of-bob-0123456789abcdef");
+pub(crate) const ADMIN: Option<&str> = Some("key-of-admin-0123456789abcdef");
 pub(crate) const SECRET: &str = "a-secret-that-is-shared-and-long-enough";
 
 /// A server that is gone when this is dropped.
@@ -77,7 +79,8 @@ pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
         "listen=127.0.0.1:0",
         "auth.api_keys=[\
             {id='ann',key_env='KEY_ANN',principal='ann'},\
-            {id='bob',key_env='KEY_BOB',principal='bob'}]",
+            {id='bob',key_env='KEY_BOB',principal='bob'},\
+            {id='admin',key_env='KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
         "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
             secret_env='JWT_SECRET',leeway_s=0}]",
         "agent=conformance",
@@ -96,8 +99,9 @@ pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
         "asp.limits.invokes_per_s=100000",
         "asp.limits.invokes_burst=100000",
     ];
-    let environment = [("KEY_ANN", ANN.unwrap()), ("KEY_BOB", BOB.unwrap()), ("JWT_SECRET", SECRET)]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let environment =
+        [("KEY_ANN", ANN), ("KEY_BOB", BOB), ("KEY_ADMIN", ADMIN), ("JWT_SECRET", Some(SECRET))]
+            .map(|(name, value)| (name.to_owned(), value.unwrap().to_owned()));
     Config::load(None, environment, basic.iter().chain(settings)).unwrap()
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Wire {
     lost: BTreeMap<u16, bool>,
     /// INVOKEs under an id that was open as far as the client knew; the server may have known better.
     repeated: BTreeMap<u16, u32>,
+    /// INVOKEs of which the client has sent some fragments, and not the last.
+    unfinished: BTreeSet<u16>,
 }
 
 /// Something that a frame said, as far as peers without a client of their own care.
@@ -50,6 +52,7 @@ impl Wire {
             resumed: BTreeSet::new(),
             lost: BTreeMap::new(),
             repeated: BTreeMap::new(),
+            unfinished: BTreeSet::new(),
         }
     }
 
@@ -65,20 +68,35 @@ impl Wire {
             let Incoming::Frame(frame) = incoming else { continue };
             match frame.opcode {
                 Opcode::Invoke if frame.id != 0 => {
-                    if self.resumed.remove(&frame.id) {
-                        self.open.remove(&frame.id);
+                    // Whatever the reserved byte says is a flag only once that was agreed.
+                    let flags = frame.flags.agreed(self.features).unwrap_or_default();
+                    let continues = self.unfinished.remove(&frame.id);
+                    if flags.has(Flags::MORE) {
+                        self.unfinished.insert(frame.id);
                     }
-                    if let Some(again) = self.lost.get_mut(&frame.id) {
-                        *again = true;
-                        self.open.remove(&frame.id);
+                    if !continues {
+                        self.invoked(frame.id);
                     }
-                    if self.open.insert(frame.id, 0).is_some() && !frame.flags.has(Flags::MORE) {
-                        *self.repeated.entry(frame.id).or_default() += 1;
-                    }
+                }
+                Opcode::Interrupt | Opcode::Error => {
+                    self.unfinished.remove(&frame.id);
                 }
                 Opcode::Hello => self.greeted(frame),
                 _ => {}
             }
+        }
+    }
+
+    fn invoked(&mut self, id: u16) {
+        if self.resumed.remove(&id) {
+            self.open.remove(&id);
+        }
+        if let Some(again) = self.lost.get_mut(&id) {
+            *again = true;
+            self.open.remove(&id);
+        }
+        if self.open.insert(id, 0).is_some() {
+            *self.repeated.entry(id).or_default() += 1;
         }
     }
 
@@ -142,6 +160,15 @@ impl Wire {
             }
             ServerMessage::Stream(stream) if id != 0 => self.stream(id, stream, whole.flags),
             ServerMessage::Error(error) if id != 0 => Ok(self.over(id, &error)),
+            ServerMessage::Error(ErrorFrame::Error(error)) => {
+                // An INVOKE that came while its id was in use came to nothing.
+                if let Some(Code::DuplicateRequest | Code::RateLimited) = error.known()
+                    && let Some(left) = error.reference.and_then(|id| self.repeated.get_mut(&id))
+                {
+                    *left = left.saturating_sub(1);
+                }
+                Ok(None)
+            }
             _ => Ok(None),
         }
     }
@@ -225,4 +252,74 @@ pub(super) fn marker(principal: &PrincipalId) -> String {
 
 fn unreadable(detail: String) -> Fault {
     Fault::new(Invariant::SameView, format!("the client cannot read this: {detail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use switchboard_asp::codec::encode_frame;
+    use switchboard_asp::message::{Enc, ErrorBody, Feature, ServerHello};
+    use switchboard_core::SessionLimits;
+
+    use super::*;
+
+    fn bytes(opcode: Opcode, flags: Flags, id: u16, payload: &[u8]) -> Bytes {
+        let mut out = BytesMut::new();
+        encode_frame(&mut out, opcode, flags, id, payload).unwrap();
+        out.freeze()
+    }
+
+    fn map(opcode: Opcode, map: &switchboard_asp::Map) -> Bytes {
+        let mut payload = BytesMut::new();
+        map.encode(Enc::Json, &mut payload);
+        bytes(opcode, Flags::NONE, 0, &payload)
+    }
+
+    fn wire() -> (Wire, Ledger) {
+        (Wire::new("ann".into()), Ledger::new(SessionLimits::default()))
+    }
+
+    fn ends(wire: &mut Wire, ledger: &Ledger) -> Result<Vec<Said>, Fault> {
+        wire.received(&bytes(Opcode::Stream, Flags::NONE, 3, b""), ledger)
+    }
+
+    /// Seed 2582: a copy with a bit in its reserved byte was taken for a fragment, though nothing was
+    /// agreed (§3.1), and its answer for a second one.
+    #[test]
+    fn a_repeated_invoke_may_be_answered_whatever_its_reserved_byte() {
+        for reserved in 0..=u8::MAX {
+            let (mut wire, ledger) = wire();
+            wire.sent(&bytes(Opcode::Invoke, Flags::NONE, 3, b"hi"));
+            let mut copy = bytes(Opcode::Invoke, Flags::NONE, 3, b"hi").to_vec();
+            copy[1] = reserved;
+            wire.sent(&copy.into());
+            assert_eq!(ends(&mut wire, &ledger).unwrap(), [Said::End(3)]);
+            assert_eq!(ends(&mut wire, &ledger).unwrap(), [Said::End(3)]);
+            assert_eq!(ends(&mut wire, &ledger).unwrap_err().invariant, Invariant::OneTerminal);
+        }
+    }
+
+    #[test]
+    fn a_repeated_invoke_that_was_refused_is_not_answered() {
+        let (mut wire, ledger) = wire();
+        wire.sent(&bytes(Opcode::Invoke, Flags::NONE, 3, b"hi"));
+        wire.sent(&bytes(Opcode::Invoke, Flags::NONE, 3, b"hi"));
+        let refusal = ErrorBody::new(Code::DuplicateRequest, "the id is in use").about(3);
+        wire.received(&map(Opcode::Error, &refusal.to_map()), &ledger).unwrap();
+        ends(&mut wire, &ledger).unwrap();
+        assert_eq!(ends(&mut wire, &ledger).unwrap_err().invariant, Invariant::OneTerminal);
+    }
+
+    #[test]
+    fn an_invoke_in_fragments_is_answered_once() {
+        let (mut wire, ledger) = wire();
+        let mut accept = ServerHello::new(ServerHelloOp::Accept);
+        accept.features = Some(Features::BARE.with(Feature::Flags).with(Feature::Frag));
+        wire.received(&map(Opcode::Hello, &accept.to_map()), &ledger).unwrap();
+        for flags in [Flags::MORE, Flags::MORE, Flags::NONE] {
+            wire.sent(&bytes(Opcode::Invoke, flags, 3, b"hi"));
+        }
+        ends(&mut wire, &ledger).unwrap();
+        assert_eq!(ends(&mut wire, &ledger).unwrap_err().invariant, Invariant::OneTerminal);
+    }
 }

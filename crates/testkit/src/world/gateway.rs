@@ -1,10 +1,7 @@
 //! The way from a connection to the sessions, with the rules of `server/src/gateway.rs`.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use switchboard_core::{
-    Actor, Event, Op, Position, Principal, PrincipalId, Reject, RequestId, Scope, SessionId, Timestamp,
+    Actor, Committed, Event, KeyIndex, Op, Position, Principal, Reject, RequestId, Scope, SessionId,
 };
 
 use super::session::{AttachRequest, Letter, Mail, ReplyTo};
@@ -71,7 +68,7 @@ impl World {
                     return Err(Reject::Draining);
                 }
                 let Some(key) = &turn.key else { return Ok(session.clone()) };
-                Ok(self.keys.reserve((principal.id.clone(), key.key.clone()), session, self.now))
+                Ok(self.keys.reserve((principal.id.clone(), key.key.clone()), session.clone(), self.now))
             }
             _ => Ok(session.clone()),
         }
@@ -84,36 +81,26 @@ impl World {
             && !self.session(session).is_some_and(|known| known.knows_key(&mail.actor.principal, &key.key))
         {
             let key = (mail.actor.principal.clone(), key.key.clone());
-            if self.keys.sessions.get(&key).is_some_and(|(known, _)| known == session) {
-                self.keys.sessions.remove(&key);
-            }
+            self.keys.forget(&key, session);
         }
     }
 
     /// Takes in the idempotency keys of the log, as a server does when it starts.
     pub(super) fn remember_keys(&mut self) {
-        self.keys = KeyIndex::default();
-        for (session, committed) in self.log.all() {
-            if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
-                let key = (origin.principal.clone(), key.key.clone());
-                self.keys.sessions.insert(key, (session.clone(), committed.at));
-            }
+        self.keys = KeyIndex::new(self.settings.limits.request_memory, MAX_KEYS);
+        for (session, committed) in self.log.all().to_vec() {
+            self.remember_key(&session, &committed);
+        }
+    }
+
+    /// Others are led here by a key for as long as it is remembered here.
+    pub(super) fn remember_key(&mut self, session: &SessionId, committed: &Committed) {
+        if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
+            let key = (origin.principal.clone(), key.key.clone());
+            self.keys.insert(key, session.clone(), committed.at);
         }
     }
 }
 
-/// Where each idempotency key was first used.
-#[derive(Debug, Default)]
-pub(super) struct KeyIndex {
-    sessions: BTreeMap<(PrincipalId, String), (SessionId, Timestamp)>,
-}
-
-impl KeyIndex {
-    fn reserve(&mut self, key: (PrincipalId, String), session: &SessionId, now: Timestamp) -> SessionId {
-        self.sessions.retain(|_, (_, at)| now.since(*at) < KEY_MEMORY);
-        self.sessions.entry(key).or_insert_with(|| (session.clone(), now)).0.clone()
-    }
-}
-
-/// A little longer than sessions remember keys, so that they decide.
-const KEY_MEMORY: Duration = Duration::from_secs(16 * 60);
+/// More than any test uses.
+pub(super) const MAX_KEYS: usize = 100_000;

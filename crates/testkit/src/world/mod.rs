@@ -28,8 +28,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, CloseReason, Committed, Credential, Event, Frame, Op, Opening, OpeningRequest, Pii,
-    Principal, PrincipalId, Protocol, Refusal, Reject, Reply, Row, Scope, Seed, Session, SessionId,
+    Actor, AgentId, CloseReason, Committed, Credential, Event, Frame, KeyIndex, Op, Opening, OpeningRequest,
+    Pii, Principal, PrincipalId, Protocol, Refusal, Reject, Reply, Row, Scope, Seed, Session, SessionId,
     SessionLimits, Timestamp, TurnId, TurnRow, Upgrade,
 };
 
@@ -44,7 +44,7 @@ mod session;
 pub use peer::Received;
 
 use crate::script::Script;
-use gateway::KeyIndex;
+use gateway::MAX_KEYS;
 use log::Log;
 use peer::{Delivery, Inbound, Peer};
 use schedule::{Schedule, splitmix};
@@ -149,7 +149,7 @@ impl World {
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             next_peer: 1,
-            keys: KeyIndex::default(),
+            keys: KeyIndex::new(settings.limits.request_memory, MAX_KEYS),
             tokens: BTreeMap::new(),
             answers: BTreeMap::new(),
             next_answer: 1,
@@ -339,6 +339,11 @@ impl World {
     /// Bytes that wait on the transport of a client that does not read.
     pub fn backlog(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, Peer::backlog)
+    }
+
+    /// The sessions that a connection follows.
+    pub fn followed(&self, peer: PeerId) -> Vec<SessionId> {
+        self.peers.get(&peer).map(Peer::sessions).unwrap_or_default()
     }
 
     /// Whether the connection is served.

@@ -98,6 +98,10 @@ impl Peer {
         self.outbox_bytes
     }
 
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.followed.iter().map(|followed| followed.session.clone()).collect()
+    }
+
     /// The transport takes up to `bytes` of what waits.
     fn transmit(&mut self, bytes: usize) {
         let mut left = bytes;

@@ -276,6 +276,9 @@ impl World {
                 }
             }
         }
+        for committed in &events {
+            self.remember_key(id, committed);
+        }
         let Some(live) = self.sessions.get_mut(id) else { return };
         if let Some(last) = events.last() {
             live.visible = last.position.seq;
