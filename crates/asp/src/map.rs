@@ -36,7 +36,7 @@ pub fn turn_request(body: &InvokeBody) -> Option<TurnRequest> {
                 millis: step.budget.as_ref().and_then(|budget| budget.ms),
             },
         }),
-        InvokeBody::Result(_) | InvokeBody::Reply(_) | InvokeBody::List => None,
+        InvokeBody::Result(_) | InvokeBody::Reply(_) | InvokeBody::List | InvokeBody::Watch { .. } => None,
     }
 }
 

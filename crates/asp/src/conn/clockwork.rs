@@ -184,6 +184,7 @@ impl AspConnection {
         let open: Vec<_> = self
             .requests
             .iter()
+            .filter(|(_, request)| !request.watches)
             .filter_map(|(_, request)| Some((request.session.clone(), request.turn.clone()?)))
             .collect();
         for (session, turn) in open {

@@ -180,6 +180,7 @@ impl AspConnection {
     pub(super) fn learn_tools(&mut self, session: &SessionId, view: &SessionView) {
         if let Some(followed) = self.link.sessions.get_mut(session) {
             followed.head = view.head.seq;
+            followed.epoch = view.head.epoch;
         }
         let unknown: Vec<_> = view
             .tools

@@ -39,6 +39,7 @@ impl AspConnection {
                 let (parent, call) = (reply.parent, CallId::from(reply.ask_id.as_str()));
                 self.answer(id, parent, call, map::answer(reply));
             }
+            InvokeBody::Watch { turn } => self.watch(id, invoke.session.as_deref(), turn.as_deref()),
             InvokeBody::Chat(_) | InvokeBody::Tool { .. } | InvokeBody::Step(_) => {
                 self.start(id, invoke, digest)
             }
@@ -117,8 +118,8 @@ impl AspConnection {
         }
     }
 
-    /// Makes sure, for the sake of a request, that this connection takes part in a session: it exists, knows of the attachment
-    /// and of the client's tools, and its events arrive here.
+    /// Makes sure, for the sake of a request, that this connection takes part in a session: it exists,
+    /// knows of the attachment and of the client's tools, and its events arrive here.
     pub(super) fn take_part(
         &mut self,
         id: u16,
@@ -383,7 +384,7 @@ impl AspConnection {
         self.send_ending(id, n, &map::Ending::End(End::new(finish)), false);
     }
 
-    fn set_state(&mut self, id: u16, state: RequestState) {
+    pub(super) fn set_state(&mut self, id: u16, state: RequestState) {
         if let Some(request) = self.requests.get_mut(id) {
             request.state = state;
         }

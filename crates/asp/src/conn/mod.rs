@@ -18,6 +18,7 @@ mod invoke;
 mod outbound;
 mod requests;
 mod resume;
+mod watch;
 
 use crate::codec::{Assembler, AssemblerLimits};
 use crate::error::Close;
@@ -101,6 +102,8 @@ struct Followed {
     /// The last event that the view told of when the following began; earlier changes of the tools
     /// are known from there. 0 until it has begun.
     head: u64,
+    /// Which history of the session this is.
+    epoch: u32,
     /// The log failed just when the following was asked for.
     missed: bool,
 }
@@ -124,6 +127,8 @@ enum Pending {
     Follow(SessionId),
     /// The client's tools, and the request because of which they are offered; none for a HELLO.
     Tools(Option<u16>),
+    /// What runs in a session, of which a request wants to follow a turn.
+    Watch(u16, SessionId, Option<TurnId>),
     /// A renewed credential.
     Auth,
     /// Nobody waits.
@@ -287,6 +292,9 @@ impl AspConnection {
                 self.requests.joined(request);
                 self.learn_tools(&session, &view);
             }
+            (Pending::Watch(id, session, turn), Reply::Attached(view)) => {
+                self.watched(id, session, turn.as_ref(), &view);
+            }
             (Pending::Auth, Reply::Authenticated(principal)) => self.authed(principal),
             (
                 Pending::Accept
@@ -296,6 +304,7 @@ impl AspConnection {
                 | Pending::Cancel(..)
                 | Pending::Follow(_)
                 | Pending::Tools(_)
+                | Pending::Watch(..)
                 | Pending::Auth
                 | Pending::Nothing,
                 _,
@@ -341,6 +350,10 @@ impl AspConnection {
                 }
             }
             Pending::Tools(request) => self.tools_rejected(request, &reject),
+            Pending::Watch(id, ..) => {
+                let (code, retry_ms) = crate::map::reject_code(&reject);
+                self.fail_request(id, code, &reject.to_string(), retry_ms);
+            }
             Pending::Auth => {
                 self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);
             }

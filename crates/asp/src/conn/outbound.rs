@@ -192,7 +192,7 @@ impl AspConnection {
     pub(super) fn give_up_largest(&mut self) {
         let Some(id) = self.requests.largest() else { return };
         let Some(request) = self.requests.get(id) else { return };
-        if let Some(turn) = request.turn.clone() {
+        if let Some(turn) = request.turn.clone().filter(|_| !request.watches) {
             let message = "the client does not read its output".to_owned();
             let failure = Failure { kind: FailureKind::SlowConsumer, message };
             let session = request.session.clone();

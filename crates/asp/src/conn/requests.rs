@@ -17,6 +17,8 @@ pub(super) struct Request {
     pub(super) session: SessionId,
     /// None while its INVOKE comes in, and for kinds that start no turn.
     pub(super) turn: Option<TurnId>,
+    /// The turn is somebody else's: it goes on without this connection.
+    pub(super) watches: bool,
     pub(super) options: Options,
     /// Number of the event that accepted its turn; 0 until that is known.
     pub(super) accepted: u64,
@@ -55,6 +57,7 @@ impl Request {
             state,
             session,
             turn: None,
+            watches: false,
             options: Options { stream: true, want: None },
             accepted: 0,
             seen: 0,

@@ -31,6 +31,8 @@ names! {
         Reauth = "reauth",
         /// Requests end with 0x06 code 0.
         Complete06 = "complete06",
+        /// Ours: turns of others can be followed; needs `events`.
+        Watch = "watch",
     }
 }
 
@@ -38,7 +40,7 @@ impl Feature {
     fn needs(self) -> Option<Self> {
         match self {
             Self::Frag | Self::Deflate | Self::Zstd => Some(Self::Flags),
-            Self::ClientTools | Self::Resume => Some(Self::Events),
+            Self::ClientTools | Self::Resume | Self::Watch => Some(Self::Events),
             Self::Flags
             | Self::Events
             | Self::Credit
@@ -78,7 +80,8 @@ impl Features {
             | Feature::Deflate.bit()
             | Feature::Zstd.bit()
             | Feature::Reauth.bit()
-            | Feature::Complete06.bit(),
+            | Feature::Complete06.bit()
+            | Feature::Watch.bit(),
     );
 
     /// What both sides support, given the client's list in its own order (ASP-021): unknown names and

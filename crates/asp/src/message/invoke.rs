@@ -145,6 +145,8 @@ names! {
         Reply = "reply",
         /// Push all tools again.
         List = "list",
+        /// Ours, with `watch`: follow a turn that runs already.
+        Watch = "watch",
     }
 }
 
@@ -168,6 +170,11 @@ pub enum InvokeBody {
     Reply(AskReply),
     /// Nothing.
     List,
+    /// `turn`; none for whatever runs in the session.
+    Watch {
+        /// The turn, as its owner's `started` or an admin knows it.
+        turn: Option<String>,
+    },
 }
 
 impl InvokeBody {
@@ -180,6 +187,7 @@ impl InvokeBody {
             Self::Result(_) => Kind::Result,
             Self::Reply(_) => Kind::Reply,
             Self::List => Kind::List,
+            Self::Watch { .. } => Kind::Watch,
         }
     }
 
@@ -209,6 +217,7 @@ impl InvokeBody {
                 data: fields.any("data"),
             }),
             Kind::List => Self::List,
+            Kind::Watch => Self::Watch { turn: fields.text("turn", 64)? },
         })
     }
 
@@ -241,6 +250,7 @@ impl InvokeBody {
                 map.insert_some("data", reply.data.clone());
             }
             Self::List => {}
+            Self::Watch { turn } => map.insert_some("turn", turn.as_deref()),
         }
     }
 }
