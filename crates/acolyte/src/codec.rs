@@ -169,6 +169,7 @@ pub fn encode_event(id: &RpcId, event: &StreamEvent<'_>, position: Option<u64>) 
 
 /// What a server said, as far as it is understood.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "taken apart where it is made, and never kept")]
 pub enum Heard {
     /// A message.
     Message(RpcId, ServerMessage),
@@ -235,7 +236,6 @@ pub enum Streamed {
 pub struct StreamReader {
     line: Vec<u8>,
     data: Vec<u8>,
-    has_data: bool,
 }
 
 impl StreamReader {
@@ -257,7 +257,7 @@ impl StreamReader {
                     self.line.clear();
                 }
                 byte => {
-                    if self.line.len() < MAX_LINE {
+                    if self.line.len() < MAX_DATA {
                         self.line.push(*byte);
                     }
                 }
@@ -267,16 +267,17 @@ impl StreamReader {
     }
 
     fn field(&mut self) {
+        // A blank at the beginning is one to JSON as well.
         let Some(value) = self.line.strip_prefix(b"data:") else { return };
-        if self.has_data {
+        if !self.data.is_empty() {
             self.data.push(b'\n');
         }
-        self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
-        self.has_data = true;
+        if self.data.len() + value.len() <= MAX_DATA {
+            self.data.extend_from_slice(value);
+        }
     }
 
     fn block(&mut self) -> Option<Streamed> {
-        self.has_data = false;
         let data = std::mem::take(&mut self.data);
         let Ok(Value::Object(mut object)) = serde_json::from_slice::<Value>(&data) else { return None };
         if object.get("type").and_then(Value::as_str) == Some("done") {
@@ -287,5 +288,5 @@ impl StreamReader {
     }
 }
 
-/// Longer lines are cut, and so cannot be read.
-const MAX_LINE: usize = 64 << 20;
+/// What is longer is cut, and so cannot be read.
+const MAX_DATA: usize = 64 << 20;

@@ -268,8 +268,76 @@ pub mod words {
     pub const LEAVING: &str = "The server is leaving. Try again shortly.";
     /// There is nothing to follow.
     pub const NO_TASK: &str = "No such task to attach to";
+    /// The session does not take the interruption.
+    pub const NOT_NOW: &str = "The request cannot be aborted now. Try again shortly.";
     /// The turn was stopped.
     pub const ABORTED: &str = "Request aborted";
-    /// There is no connection any more.
+    /// The model said nothing.
     pub const EMPTY: &str = "No output from model.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, message: &str) -> String {
+        let end = CallEnd::Failed(CallError { name: name.into(), message: message.into() });
+        call_code(&end).unwrap().0.as_str().to_owned()
+    }
+
+    #[test]
+    fn the_code_of_a_tool_is_said_outright_or_in_brackets_or_by_a_word() {
+        for (name, message, code) in [
+            ("E_EDIT_FILE_MULTI_MATCH", "[E_TIMEOUT]", "E_EDIT_FILE_MULTI_MATCH"),
+            ("ENOENT", "", "ENOENT"),
+            ("X", "", "E_UNKNOWN"),
+            ("EX", "", "EX"),
+            ("error", "oh [no] [e_x] [E_X2] [E_Y]", "E_X2"),
+            ("error", "[E_X", "E_UNKNOWN"),
+            ("error", "[_X] [2X] [E-X]", "E_UNKNOWN"),
+            ("timeout", "", "E_TIMEOUT"),
+            ("Timed-Out", "", "E_TIMEOUT"),
+            ("not_found", "", "E_FILE_NOT_FOUND"),
+            ("file-not-found", "", "E_FILE_NOT_FOUND"),
+            ("limit", "", "E_BUDGET_EXHAUSTED"),
+            ("forbidden", "", "E_SANDBOX_VIOLATION"),
+            ("cancelled", "", "E_ABORTED"),
+            ("gone", "", "E_UNKNOWN"),
+            ("not_found", "[E_TIMEOUT] late", "E_TIMEOUT"),
+        ] {
+            assert_eq!(told(name, message), code, "{name} {message}");
+        }
+        let long = format!("E{}", "X".repeat(64));
+        assert_eq!((told(&long, ""), told(&long[..64], "")), ("E_UNKNOWN".into(), long[..64].to_owned()));
+        assert_eq!(call_code(&CallEnd::TimedOut).map(|(code, _)| code), Some(Code::TIMEOUT));
+        assert_eq!(call_code(&CallEnd::Cancelled).map(|(code, _)| code), Some(Code::ABORTED));
+        assert_eq!(call_code(&CallEnd::Done { output: "x".into() }), None);
+    }
+
+    #[test]
+    fn every_code_of_the_table_has_its_class() {
+        for (code, category, kind) in [
+            (Code::TIMEOUT, "timeout", "timeout"),
+            (Code::FILE_NOT_FOUND, "file-not-found", "file_not_found"),
+            (Code::BUDGET_EXHAUSTED, "budget-exhausted", "budget_exhausted"),
+            (Code::SANDBOX_VIOLATION, "other", "sandbox_violation"),
+            (Code::ABORTED, "other", "aborted"),
+            (Code::PROTOCOL_VERSION, "other", "protocol_version"),
+            (Code::OVERLOADED, "other", "overloaded"),
+            (Code::UNKNOWN, "other", "unknown"),
+        ] {
+            assert_eq!(code.class(), (category, kind));
+        }
+    }
+
+    #[test]
+    fn failures_have_the_code_of_their_kind_or_the_one_they_name() {
+        let code = |kind, message: &str| failure_code(&Failure { kind, message: message.into() });
+        assert_eq!(code(FailureKind::CallTimeout, "[E_X]"), Code::TIMEOUT);
+        assert_eq!(code(FailureKind::BudgetExhausted, "[E_X]"), Code::BUDGET_EXHAUSTED);
+        assert_eq!(code(FailureKind::Forbidden, "[E_X]"), Code::SANDBOX_VIOLATION);
+        assert_eq!(code(FailureKind::SlowConsumer, "[E_X]"), Code::OVERLOADED);
+        assert_eq!(code(FailureKind::Internal, "[E_X]").as_str(), "E_X");
+        assert_eq!(code(FailureKind::Unprepared, "no code"), Code::UNKNOWN);
+    }
 }

@@ -36,8 +36,8 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Records {
     tasks: BTreeMap<TaskId, Record>,
-    /// Those that are over, oldest first.
-    over: BTreeSet<(Timestamp, u64, TaskId)>,
+    /// Those that may be forgotten, oldest first: they are over, or the log knows of them.
+    spent: BTreeSet<(Timestamp, u64, TaskId)>,
     accepted: u64,
 }
 
@@ -50,8 +50,19 @@ struct Record {
     state: TaskState,
     created: Timestamp,
     updated: Timestamp,
-    /// Whether a connection tells what becomes of it; otherwise the log has to be asked.
-    attended: bool,
+    /// Connections that tell what becomes of it; without one the log has to be asked.
+    attendants: u32,
+}
+
+impl Record {
+    /// Its place among those that may be forgotten.
+    fn rank(&self, task: &TaskId) -> (Timestamp, u64, TaskId) {
+        (self.created, self.number, task.clone())
+    }
+
+    const fn is_spent(&self) -> bool {
+        self.state.is_terminal() || self.attendants == 0
+    }
 }
 
 /// What is known of a task.
@@ -74,7 +85,7 @@ pub(crate) struct Counts {
 }
 
 impl Ledger {
-    /// An empty one, which remembers so many tasks besides those that live.
+    /// An empty one, which remembers so many tasks, and all that live.
     pub fn new(most: usize) -> Self {
         Self { records: Mutex::default(), most }
     }
@@ -94,7 +105,7 @@ impl Ledger {
             state: TaskState::Accepted,
             created: now,
             updated: now,
-            attended: true,
+            attendants: 1,
         };
         records.tasks.insert(task, record);
         self.evict(&mut records);
@@ -102,34 +113,55 @@ impl Ledger {
 
     /// Moves a task on; refused moves change nothing.
     pub(crate) fn advance(&self, task: &TaskId, next: TaskState, now: Timestamp) -> bool {
-        let mut records = self.records();
-        let Records { tasks, over, .. } = &mut *records;
-        let Some(record) = tasks.get_mut(task) else { return false };
-        if !record.state.may_become(next) {
-            return false;
-        }
-        record.state = next;
-        record.updated = record.updated.max(now);
-        if next.is_terminal() {
-            over.insert((record.created, record.number, task.clone()));
-        }
-        self.evict(&mut records);
-        true
+        self.change(task, |record| {
+            let may = record.state.may_become(next);
+            if may {
+                record.state = next;
+                record.updated = record.updated.max(now);
+            }
+            may
+        })
     }
 
     /// Takes in a task that runs already, of an earlier connection or an earlier process.
     pub(crate) fn adopt(&self, task: &TaskId, principal: &PrincipalId, session: &SessionId, now: Timestamp) {
-        if !self.records().tasks.contains_key(task) {
+        let attend = |record: &mut Record| {
+            record.attendants += 1;
+            true
+        };
+        if !self.change(task, attend) {
             self.accept(task.clone(), principal.clone(), session.clone(), now);
         }
-        self.attend(task, true);
     }
 
-    /// Whether a connection looks after a task from now on.
-    pub(crate) fn attend(&self, task: &TaskId, attended: bool) {
-        if let Some(record) = self.records().tasks.get_mut(task) {
-            record.attended = attended;
+    /// A connection does not look after a task any more; the task goes on.
+    pub(crate) fn leave(&self, task: &TaskId) {
+        self.change(task, |record| {
+            record.attendants = record.attendants.saturating_sub(1);
+            true
+        });
+    }
+
+    /// When a task was accepted, where the log says that this was earlier than here.
+    pub(crate) fn accepted_at(&self, task: &TaskId, at: Timestamp) {
+        self.change(task, |record| {
+            record.created = record.created.min(at);
+            true
+        });
+    }
+
+    /// Changes a record, if there is one; answers what the change does.
+    fn change(&self, task: &TaskId, change: impl FnOnce(&mut Record) -> bool) -> bool {
+        let mut records = self.records();
+        let Records { tasks, spent, .. } = &mut *records;
+        let Some(record) = tasks.get_mut(task) else { return false };
+        spent.remove(&record.rank(task));
+        let changed = change(record);
+        if record.is_spent() {
+            spent.insert(record.rank(task));
         }
+        self.evict(&mut records);
+        changed
     }
 
     /// What is known of a task of the principal's; those of others look like none.
@@ -137,7 +169,7 @@ impl Ledger {
         let records = self.records();
         match records.tasks.get(task).filter(|record| record.principal == *principal) {
             None => Known::Nothing,
-            Some(record) if !record.attended && !record.state.is_terminal() => {
+            Some(record) if record.attendants == 0 && !record.state.is_terminal() => {
                 Known::Unattended(record.session.clone())
             }
             Some(record) => Known::Task(told(task, record.state, record.created, record.updated)),
@@ -147,17 +179,18 @@ impl Ledger {
     pub(crate) fn counts(&self, principal: &PrincipalId) -> Counts {
         let mut counts = Counts::default();
         for record in self.records().tasks.values().filter(|record| record.principal == *principal) {
+            let attended = record.attendants > 0;
             counts.total += 1;
-            counts.running += usize::from(record.state == TaskState::Running);
-            counts.queued += usize::from(record.state == TaskState::Queued);
+            counts.running += usize::from(attended && record.state == TaskState::Running);
+            counts.queued += usize::from(attended && record.state == TaskState::Queued);
         }
         counts
     }
 
-    /// Forgets the oldest tasks that are over.
+    /// Forgets the oldest tasks of those that may be forgotten.
     fn evict(&self, records: &mut Records) {
         while records.tasks.len() > self.most
-            && let Some((_, _, oldest)) = records.over.pop_first()
+            && let Some((_, _, oldest)) = records.spent.pop_first()
         {
             records.tasks.remove(&oldest);
         }
@@ -262,6 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_is_looked_after_again_is_not_forgotten() {
+        let ledger = ledger(2, 1);
+        ledger.leave(&task(0));
+        ledger.adopt(&task(0), &"ann".into(), &"ses_1".into(), at(5));
+        for number in 1..9 {
+            ledger.accept(task(number), "ann".into(), "ses_1".into(), at(10));
+            ledger.advance(&task(number), TaskState::Cancelled, at(10));
+        }
+        assert!(matches!(ledger.find(&"ann".into(), &task(0)), Known::Task(_)));
+        ledger.leave(&task(0));
+        ledger.accept(task(9), "ann".into(), "ses_1".into(), at(20));
+        assert_eq!(ledger.find(&"ann".into(), &task(0)), Known::Nothing);
+    }
+
+    #[test]
     fn tasks_of_others_are_neither_found_nor_counted() {
         let ledger = ledger(10, 2);
         assert_eq!(ledger.find(&"bob".into(), &task(0)), Known::Nothing);
@@ -272,7 +320,7 @@ mod tests {
     fn of_a_task_that_nobody_looks_after_only_its_session_is_known() {
         let ledger = ledger(10, 1);
         ledger.advance(&task(0), TaskState::Running, at(1));
-        ledger.attend(&task(0), false);
+        ledger.leave(&task(0));
         assert_eq!(ledger.find(&"ann".into(), &task(0)), Known::Unattended("ses_1".into()));
         ledger.advance(&task(0), TaskState::Completed, at(2));
         assert!(matches!(ledger.find(&"ann".into(), &task(0)), Known::Task(_)));

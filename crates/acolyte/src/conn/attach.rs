@@ -2,7 +2,7 @@
 //! offer `task.resume`.
 
 use switchboard_core::{
-    AttachmentId, AttachmentView, Op, Output, Position, SessionId, SessionView, TurnView,
+    AttachmentId, AttachmentView, Op, Output, Position, SessionId, SessionView, TurnId, TurnRow, TurnView,
 };
 
 use super::{AcolyteConnection, Chat, Link, Pending};
@@ -26,6 +26,10 @@ impl AcolyteConnection {
     }
 
     pub(super) fn attach(&mut self, id: RpcId, attach: Attach) {
+        if let Some(version) = &self.refused_version {
+            let why = super::unary::unsupported(version);
+            return self.refuse(&id, why);
+        }
         if self.chats.contains_key(&id) || self.attaching.contains_key(&id) {
             return self.refuse(&id, format!("Chat request already running for id: {id}"));
         }
@@ -43,7 +47,7 @@ impl AcolyteConnection {
                 let op = Op::TakeOver { attachment, secret: None, next_secret: None };
                 self.submit(&session, op, Pending::TakeOver(id));
             }
-            None => self.watch(id, &session),
+            None => self.follow_for(id, &session),
         }
     }
 
@@ -58,49 +62,73 @@ impl AcolyteConnection {
         }
     }
 
-    fn watch(&mut self, id: RpcId, session: &SessionId) {
-        let request = self.request(Pending::Watch(id));
-        self.out.push_back(Output::Attach(request, session.clone(), None));
-        *self.followed.entry(session.clone()).or_default() += 1;
-    }
-
     pub(super) fn taken_over(&mut self, id: &RpcId, view: &AttachmentView) {
         let Some(attaching) = self.attaching.remove(id) else { return };
-        let task = attaching.task.clone();
-        let turn = view.turns.iter().find(|turn| task.as_ref().is_some_and(|task| task.turn() == turn.turn));
-        let Some(turn) = turn else { return self.refuse(id, words::NO_TASK) };
+        let session = attaching.session.clone();
         let link = Link { attachment: view.attachment.clone(), generation: view.generation };
-        self.attached(id, attaching, turn, view.head.epoch, Some(link));
+        let task = attaching.task.as_ref();
+        let Some(turn) = view.turns.iter().find(|turn| task.is_some_and(|task| task.turn() == turn.turn))
+        else {
+            // Its turn was never taken: there is nothing to wait for.
+            let Link { attachment, generation } = link;
+            self.submit(&session, Op::CloseAttachment { attachment, generation }, Pending::Nothing);
+            return self.refuse(id, words::NO_TASK);
+        };
+        let from = Position { epoch: view.head.epoch, seq: turn.accepted.saturating_sub(1) };
+        self.attached(id, attaching, &turn.turn, from, Some(link));
     }
 
     /// Not a task of this protocol that waits for its client, but it may be watched.
     pub(super) fn not_taken_over(&mut self, id: &RpcId) {
         if let Some(attaching) = self.attaching.get(id) {
             let session = attaching.session.clone();
-            self.watch(id.clone(), &session);
+            self.follow_for(id.clone(), &session);
         }
     }
 
-    pub(super) fn watched(&mut self, id: &RpcId, view: &SessionView) {
-        let Some(attaching) = self.attaching.remove(id) else { return };
-        let wanted =
-            |turn: &&TurnView| attaching.task.as_ref().is_none_or(|task| TaskId::of(&turn.turn) == *task);
+    pub(super) fn watched(&mut self, id: &RpcId, from: Option<Position>, view: &SessionView) {
+        let Some(attaching) = self.attaching.get(id) else { return };
+        let (session, task) = (attaching.session.clone(), attaching.task.clone());
+        self.following(&session, from, view);
+        let wanted = |turn: &&TurnView| task.as_ref().is_none_or(|task| TaskId::of(&turn.turn) == *task);
         let turn = view.turns.iter().filter(wanted).min_by_key(|turn| turn.accepted);
-        match turn {
-            Some(turn) => self.attached(id, attaching, turn, view.head.epoch, None),
-            None => self.refuse(id, words::NO_TASK),
+        match (turn, task) {
+            (Some(turn), _) => self.attach_to(id, &turn.turn, turn.accepted),
+            // It may be over, and its end not have reached the client.
+            (None, Some(task)) => {
+                let request = self.request(Pending::Trace(id.clone()));
+                self.out.push_back(Output::Find(request, session, task.turn()));
+            }
+            (None, None) => self.not_watched(id),
         }
-        let session = self.chats.get(id).map(|chat| chat.session.clone());
-        if let Some(session) = session {
-            self.unfollow(&session);
+    }
+
+    pub(super) fn traced(&mut self, id: &RpcId, row: Option<&TurnRow>) {
+        match row {
+            Some(row) => self.attach_to(id, &row.turn, row.accepted),
+            None => self.not_watched(id),
         }
     }
 
     pub(super) fn not_watched(&mut self, id: &RpcId) {
         if let Some(attaching) = self.attaching.remove(id) {
-            self.unfollow(&attaching.session);
             self.refuse(id, words::NO_TASK);
+            self.unfollow(&attaching.session);
         }
+    }
+
+    /// A turn of a session that is followed already is looked at from its beginning.
+    fn attach_to(&mut self, id: &RpcId, turn: &TurnId, accepted: u64) {
+        let Some(attaching) = self.attaching.remove(id) else { return };
+        let session = attaching.session.clone();
+        match self.epoch_of(&session) {
+            Some(epoch) => {
+                let from = Position { epoch, seq: accepted.saturating_sub(1) };
+                self.attached(id, attaching, turn, from, None);
+            }
+            None => self.refuse(id, words::NO_TASK),
+        }
+        self.unfollow(&session);
     }
 
     /// From here on it is a chat like any other, from the event that accepted its turn.
@@ -108,15 +136,15 @@ impl AcolyteConnection {
         &mut self,
         id: &RpcId,
         attaching: Attaching,
-        turn: &TurnView,
-        epoch: u32,
+        turn: &TurnId,
+        from: Position,
         link: Option<Link>,
     ) {
-        let task = TaskId::of(&turn.turn);
-        let session = attaching.session;
+        let Attaching { session, after, .. } = attaching;
+        let task = TaskId::of(turn);
         let chat = Chat {
             task: task.clone(),
-            turn: turn.turn.clone(),
+            turn: turn.clone(),
             session: session.clone(),
             state: ChatState::Starting,
             request: None,
@@ -126,17 +154,17 @@ impl AcolyteConnection {
             said_at: self.now,
             retry_at: None,
             own: false,
+            follows: true,
             link,
             positions: true,
-            after: attaching.after,
-            seen: turn.accepted.saturating_sub(1),
+            after,
+            seen: from.seq,
         };
         if chat.link.is_some() {
             self.ledger.adopt(&task, &self.principal.id, &session, self.now);
         }
         self.chats.insert(id.clone(), chat);
         self.send(id, &ServerMessage::ChatAccepted { task });
-        let from = Position { epoch, seq: turn.accepted.saturating_sub(1) };
-        self.follow(id, &session, Some(from));
+        self.follow_from(&session, from);
     }
 }

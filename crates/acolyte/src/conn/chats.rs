@@ -1,4 +1,4 @@
-//! Chats: started, queued, handed to their session, stopped (§5, §7).
+//! Chats: started, queued, handed to their session, ended (§5, §7).
 
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ impl AcolyteConnection {
             said_at: self.now,
             retry_at: None,
             own: true,
+            follows: false,
             link: resumable.then(|| Link { attachment: AttachmentId::from(task.as_str()), generation: 1 }),
             positions: resumable,
             after: 0,
@@ -117,21 +118,26 @@ impl AcolyteConnection {
         chat.state = ChatState::Starting;
         self.slot = Slot::Chat(id.clone());
         let Some(request) = chat.request.take() else { return };
-        match self.new_turn(&id, &request) {
+        let Some(chat) = self.chats.get(&id) else { return };
+        match self.new_turn(&id, chat, &request) {
             Err(why) => {
                 let body = Code::UNKNOWN.body(Source::Server, why, self.error_id());
                 self.fail(&id, body);
             }
             Ok(new) => {
-                let name = request.session_id.as_deref();
-                self.take_part(&id, name);
+                self.take_part(&id, request.session_id.as_deref());
                 self.submit_turn(&id, new);
             }
         }
     }
 
     /// The turn of a chat, or why there can be none.
-    fn new_turn(&self, id: &RpcId, request: &ChatRequest) -> Result<NewTurn, &'static str> {
+    pub(super) fn new_turn(
+        &self,
+        id: &RpcId,
+        chat: &Chat,
+        request: &ChatRequest,
+    ) -> Result<NewTurn, &'static str> {
         if !request.has_known_resource() {
             return Err("The resource id is not valid");
         }
@@ -140,14 +146,13 @@ impl AcolyteConnection {
         if request.message.is_empty() && history.is_empty() {
             return Err("There is nothing to ask");
         }
-        let chat = self.chats.get(id).ok_or("The chat is gone")?;
         Ok(NewTurn {
             turn: chat.turn.clone(),
             request: map::turn_request(request),
             agent: Some(self.agent_for(&request.model)),
             origin: Origin {
                 principal: self.principal.id.clone(),
-                protocol: "acolyte".into(),
+                protocol: map::PROTOCOL.into(),
                 attachment: chat.link.as_ref().map(|link| link.attachment.clone()),
                 handle: Some(id.to_string()),
                 bound: true,
@@ -172,19 +177,29 @@ impl AcolyteConnection {
 
     /// Sees to it that the session of a chat exists, and that its events arrive here.
     fn take_part(&mut self, id: &RpcId, name: Option<&str>) {
-        let Some(chat) = self.chats.get(id) else { return };
+        let Some(chat) = self.chats.get_mut(id) else { return };
+        chat.follows = true;
         let (session, link) = (chat.session.clone(), chat.link.clone());
+        self.open(&session, name);
+        self.follow(&session);
+        if let Some(link) = link {
+            self.open_attachment(&session, link);
+        }
+    }
+
+    pub(super) fn open(&mut self, session: &SessionId, name: Option<&str>) {
         let counter = self.derive();
         let [a, b, c, ..] = self.seed.derive("epoch", counter);
         let epoch = u32::from_be_bytes([0, a, b, c]) + 1;
         let open = Op::Open { epoch, agent: self.agent.clone(), name: name.map(str::to_owned) };
-        self.submit(&session, open, Pending::Nothing);
-        self.follow(id, &session, None);
-        if let Some(Link { attachment, generation }) = link {
-            let window_ms = u64::from(self.limits.resume_s) * 1000;
-            let op = Op::OpenAttachment { attachment, generation, secret: None, window_ms };
-            self.submit(&session, op, Pending::Nothing);
-        }
+        self.submit(session, open, Pending::Nothing);
+    }
+
+    pub(super) fn open_attachment(&mut self, session: &SessionId, link: Link) {
+        let Link { attachment, generation } = link;
+        let window_ms = u64::from(self.limits.resume_s) * 1000;
+        let op = Op::OpenAttachment { attachment, generation, secret: None, window_ms };
+        self.submit(session, op, Pending::Nothing);
     }
 
     fn submit_turn(&mut self, id: &RpcId, new: NewTurn) {
@@ -194,36 +209,19 @@ impl AcolyteConnection {
         self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(id.clone()));
     }
 
-    /// Follows a session on behalf of a chat.
-    pub(super) fn follow(
-        &mut self,
-        id: &RpcId,
-        session: &SessionId,
-        from: Option<switchboard_core::Position>,
-    ) {
-        let users = self.followed.entry(session.clone()).or_default();
-        *users += 1;
-        if *users == 1 || from.is_some() {
-            let request = self.request(Pending::Follow(id.clone()));
-            self.out.push_back(Output::Attach(request, session.clone(), from));
-        }
-    }
-
     pub(super) fn start_rejected(&mut self, id: &RpcId, reject: &Reject) {
         let Some(chat) = self.chats.get_mut(id) else { return };
         if let Reject::RateLimited { retry_after } = reject {
             chat.retry_at = Some(self.now.after(*retry_after));
+            if !chat.aborts.is_empty() {
+                // It was to be stopped meanwhile, and now never starts.
+                self.end_aborted(id);
+            }
             return;
         }
         let (code, message) = reject_words(reject);
         let body = code.body(Source::Server, message, self.error_id());
         self.fail(id, body);
-    }
-
-    pub(super) fn follow_rejected(&mut self, id: &RpcId, reject: &Reject) {
-        if self.chats.get(id).is_some_and(|chat| chat.state != ChatState::Running) {
-            self.start_rejected(id, reject);
-        }
     }
 
     /// Starts again what came too fast.
@@ -242,12 +240,12 @@ impl AcolyteConnection {
     }
 
     /// Ends a chat that never had an answer; the client is told that it began (R11).
-    fn fail(&mut self, id: &RpcId, body: ErrorBody) {
+    pub(super) fn fail(&mut self, id: &RpcId, body: ErrorBody) {
         let Some(chat) = self.chats.get(id) else { return };
-        let began = chat.state == ChatState::Running;
-        let task = chat.task.clone();
-        if !began {
-            self.ledger.advance(&task, TaskState::Running, self.now);
+        if chat.state != ChatState::Running {
+            if chat.is_kept() {
+                self.ledger.advance(&chat.task, TaskState::Running, self.now);
+            }
             if self.wire == Wire::Rpc {
                 self.send(id, &ServerMessage::ChatStarted);
             }
@@ -255,14 +253,21 @@ impl AcolyteConnection {
         self.end(id, TaskState::Failed, Terminal::Error(body));
     }
 
-    /// The one end of a chat: its task changes first, then the client hears of it (R10).
+    /// The one end of a chat: its task changes first, then the client hears of it (R10), then
+    /// everybody who still waits, and last whoever asked for the end.
     pub(super) fn end(&mut self, id: &RpcId, state: TaskState, terminal: Terminal) {
         let Some(chat) = self.chats.remove(id) else { return };
-        self.ledger.advance(&chat.task, state, self.now);
-        for abort in &chat.aborts {
-            self.answer_abort(abort, id, false);
+        if chat.is_kept() {
+            self.ledger.advance(&chat.task, state, self.now);
         }
         self.tell(id, terminal);
+        if chat.state == ChatState::Waiting {
+            self.waiting.retain(|waiting| waiting != id);
+            self.tell_positions();
+        }
+        for abort in &chat.aborts {
+            self.answer_abort(abort, id, state == TaskState::Cancelled);
+        }
         self.part(&chat);
         if self.slot == Slot::Chat(id.clone()) {
             self.slot = Slot::Free;
@@ -273,7 +278,7 @@ impl AcolyteConnection {
         }
     }
 
-    fn tell(&mut self, id: &RpcId, terminal: Terminal) {
+    pub(super) fn tell(&mut self, id: &RpcId, terminal: Terminal) {
         if self.wire == Wire::Rpc {
             let message = match terminal {
                 Terminal::Done(reply) => ServerMessage::ChatDone { reply },
@@ -289,21 +294,15 @@ impl AcolyteConnection {
     }
 
     /// Lets go of what a chat that is over was tied to.
-    fn part(&mut self, chat: &Chat) {
+    pub(super) fn part(&mut self, chat: &Chat) {
+        if !chat.follows {
+            return;
+        }
         if let Some(Link { attachment, generation }) = chat.link.clone() {
             let op = Op::CloseAttachment { attachment, generation };
             self.submit(&chat.session, op, Pending::Nothing);
         }
         self.unfollow(&chat.session);
-    }
-
-    pub(super) fn unfollow(&mut self, session: &SessionId) {
-        let Some(users) = self.followed.get_mut(session) else { return };
-        *users -= 1;
-        if *users == 0 {
-            self.followed.remove(session);
-            self.out.push_back(Output::Detach(session.clone()));
-        }
     }
 
     /// Takes the next chat, once everybody who still waits knows their new place (Q4).
@@ -321,112 +320,6 @@ impl AcolyteConnection {
         for (id, position) in waiting.iter().zip(1..) {
             self.send(id, &ServerMessage::ChatQueued { position });
         }
-    }
-
-    /// `chat.abort`
-    pub(super) fn abort(&mut self, id: RpcId, request: RpcId) {
-        let Some(chat) = self.chats.get_mut(&request) else { return self.answer_abort(&id, &request, false) };
-        // Not handed to its session, so nobody has to be asked.
-        if chat.state == ChatState::Waiting || chat.retry_at.is_some() {
-            let queued = chat.state == ChatState::Waiting;
-            self.waiting.retain(|waiting| *waiting != request);
-            let body = Code::ABORTED.body(Source::Server, words::ABORTED, self.error_id());
-            self.end(&request, TaskState::Cancelled, Terminal::Error(body));
-            if queued {
-                self.tell_positions();
-            }
-            return self.answer_abort(&id, &request, true);
-        }
-        chat.aborts.push(id);
-        if chat.aborts.len() == 1 {
-            let (session, turn) = (chat.session.clone(), chat.turn.clone());
-            let op = Op::Interrupt { turn, reason: Some("abort_requested".into()) };
-            self.submit(&session, op, Pending::Interrupt(request));
-        }
-    }
-
-    /// The turn of a chat is stopped: nothing of it follows but this (R1).
-    pub(super) fn interrupted(&mut self, request: &RpcId) {
-        let Some(chat) = self.chats.get_mut(request) else { return };
-        let aborts = std::mem::take(&mut chat.aborts);
-        let (session, turn) = (chat.session.clone(), chat.turn.clone());
-        let holds_slot = self.slot == Slot::Chat(request.clone());
-        if holds_slot {
-            // The next one has to wait until the agent has stopped.
-            self.slot = Slot::Stopping(session.clone(), turn);
-            *self.followed.entry(session).or_default() += 1;
-        }
-        let body = Code::ABORTED.body(Source::Server, words::ABORTED, self.error_id());
-        self.end(request, TaskState::Cancelled, Terminal::Error(body));
-        for abort in aborts {
-            self.answer_abort(&abort, request, true);
-        }
-    }
-
-    pub(super) fn interrupt_rejected(&mut self, request: &RpcId, reject: &Reject) {
-        let Some(chat) = self.chats.get_mut(request) else { return };
-        for abort in std::mem::take(&mut chat.aborts) {
-            match reject {
-                Reject::Unavailable { .. } | Reject::Busy => {
-                    self.refuse(&abort, "The request cannot be aborted now. Try again shortly.");
-                }
-                // It has ended by itself, which the client is about to hear.
-                _ => self.answer_abort(&abort, request, false),
-            }
-        }
-    }
-
-    fn answer_abort(&mut self, id: &RpcId, request: &RpcId, aborted: bool) {
-        self.send(id, &ServerMessage::ChatAbortResult { request: request.clone(), aborted });
-    }
-
-    /// Ends every chat because the connection ends, with a terminal if the client can still hear it.
-    pub(super) fn abandon(&mut self, reason: &str, terminal: Option<&str>) {
-        let running: Vec<RpcId> =
-            self.chats.keys().filter(|id| !self.waiting.contains(id)).cloned().collect();
-        let waiting: Vec<RpcId> = self.waiting.drain(..).collect();
-        for id in running.into_iter().chain(waiting) {
-            self.abandon_one(&id, reason, terminal);
-        }
-    }
-
-    fn abandon_one(&mut self, id: &RpcId, reason: &str, terminal: Option<&str>) {
-        let Some(mut chat) = self.chats.remove(id) else { return };
-        let session = chat.session.clone();
-        if let Some(Link { attachment, generation }) = chat.link.clone() {
-            // It goes on without us, and can be followed again.
-            if let Some(request) = chat.request.take() {
-                self.chats.insert(id.clone(), chat);
-                self.promote(id, &request);
-                self.chats.remove(id);
-            } else {
-                self.ledger.attend(&chat.task, false);
-            }
-            return self.submit(&session, Op::Detach { attachment, generation }, Pending::Nothing);
-        }
-        if !chat.own {
-            return;
-        }
-        self.ledger.advance(&chat.task, TaskState::Cancelled, self.now);
-        if chat.request.is_none() {
-            let op = Op::Interrupt { turn: chat.turn, reason: Some(reason.to_owned()) };
-            self.submit(&session, op, Pending::Nothing);
-        }
-        if let Some(message) = terminal {
-            let body = Code::ABORTED.body(Source::Server, message, self.error_id());
-            self.tell(id, Terminal::Error(body));
-        }
-    }
-
-    /// Hands a chat that waits to its session, where it waits for the others instead.
-    fn promote(&mut self, id: &RpcId, request: &ChatRequest) {
-        let Ok(new) = self.new_turn(id, request) else { return };
-        self.take_part(id, request.session_id.as_deref());
-        let Some(chat) = self.chats.get(id) else { return };
-        let (session, task) = (chat.session.clone(), chat.task.clone());
-        self.ledger.attend(&task, false);
-        let new = NewTurn { serial: true, ..new };
-        self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Nothing);
     }
 
     /// When the earliest chat that came too fast is tried again.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use switchboard_core::{Close, CloseReason, Frame, Output, Timestamp};
 
-use super::{AcolyteConnection, Slot, Wire};
+use super::{AcolyteConnection, Wire};
 use crate::codec;
 use crate::error::{close_of, words};
 use crate::message::RpcId;
@@ -137,7 +137,7 @@ impl AcolyteConnection {
 
     /// A server that leaves closes connections on which nothing goes on any more.
     pub(super) fn leave_if_done(&mut self) {
-        let idle = self.chats.is_empty() && self.attaching.is_empty() && self.slot == Slot::Free;
+        let idle = self.chats.is_empty() && self.attaching.is_empty();
         if self.leaving && !self.closed && idle {
             self.shut(close_of(CloseReason::Restart));
         }

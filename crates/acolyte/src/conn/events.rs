@@ -1,7 +1,7 @@
 //! Committed events to what the client hears of them.
 
 use switchboard_core::model::{CallEnd, CallError};
-use switchboard_core::{CallId, Committed, Event, Frame, Op, Output, SessionId, TurnId};
+use switchboard_core::{CallId, Committed, Event, Frame, Op, Output, SessionId};
 
 use super::chats::Terminal;
 use super::{AcolyteConnection, Pending, Slot, Wire, error_id};
@@ -12,38 +12,38 @@ use crate::state::{ChatState, TaskState};
 
 impl AcolyteConnection {
     pub(super) fn committed(&mut self, session: &SessionId, committed: &Committed) {
+        if !self.takes(session, committed.position) {
+            return;
+        }
         let Some(turn) = committed.event.turn() else { return };
-        self.release(session, turn, &committed.event);
         let followers: Vec<RpcId> = self
             .chats
             .iter()
             .filter(|(_, chat)| chat.turn == *turn && chat.session == *session)
-            .filter(|(_, chat)| chat.state != ChatState::Waiting && chat.seen < committed.position.seq)
+            .filter(|(_, chat)| chat.follows && chat.seen < committed.position.seq)
             .map(|(id, _)| id.clone())
             .collect();
         for id in followers {
             self.hear(&id, committed);
         }
-    }
-
-    /// A turn that was stopped has come to rest: its place is free.
-    fn release(&mut self, session: &SessionId, turn: &TurnId, event: &Event) {
         let stopping = matches!(&self.slot, Slot::Stopping(home, own) if home == session && own == turn);
-        if stopping && matches!(event, Event::TurnEnded { .. }) {
-            self.slot = Slot::Free;
-            self.unfollow(session);
-            self.next();
+        if stopping && matches!(committed.event, Event::TurnEnded { .. }) {
+            self.rest();
         }
     }
 
     /// One chat takes in one event of its turn.
     fn hear(&mut self, id: &RpcId, committed: &Committed) {
-        let Committed { position, event, .. } = committed;
+        let Committed { position, at, event } = committed;
         self.derived += 1;
         let (counter, now, wire) = (self.derived, self.now, self.wire);
         let Self { chats, out, seed, ledger, clock, .. } = self;
         let Some(chat) = chats.get_mut(id) else { return };
         chat.seen = position.seq;
+        let kept = chat.is_kept();
+        if kept && matches!(event, Event::TurnAccepted { .. }) {
+            ledger.accepted_at(&chat.task, *at);
+        }
         let known = position.seq <= chat.after;
         let mut terminal = None;
         // The last message of an event says where it is: whoever knows it, knows the whole event.
@@ -53,9 +53,19 @@ impl AcolyteConnection {
             out.push_back(Output::Send(Frame::Text(text)));
         };
         let errors = || error_id(seed, counter);
-        chat.rendering.render(event, now, errors, &mut |said| match said {
+        chat.rendering.render(event, *at, errors, &mut |said| match said {
+            Said::Queued(position) => {
+                if kept {
+                    ledger.advance(&chat.task, TaskState::Queued, now);
+                }
+                if wire == Wire::Rpc {
+                    send(codec::encode_server(id, &ServerMessage::ChatQueued { position }));
+                }
+            }
             Said::Started => {
-                ledger.advance(&chat.task, TaskState::Running, now);
+                if kept {
+                    ledger.advance(&chat.task, TaskState::Running, now);
+                }
                 chat.state = ChatState::Running;
                 if wire == Wire::Rpc {
                     send(codec::encode_server(id, &ServerMessage::ChatStarted));
@@ -81,27 +91,13 @@ impl AcolyteConnection {
         if let Some(last) = held {
             send(codec::encode_event(id, &last, Some(position.seq)));
         }
-        let denied = map::unanswerable(event).filter(|_| chat.own && self.service.deny_questions).cloned();
+        let denied = map::unanswerable(event).filter(|_| kept && self.service.deny_questions).cloned();
         if let Some(call) = denied {
             self.deny(id, call);
         }
         if let Some((state, terminal)) = terminal {
-            self.conclude(id, state, terminal);
+            self.end(id, state, terminal);
         }
-    }
-
-    fn conclude(&mut self, id: &RpcId, state: TaskState, terminal: Terminal) {
-        // A turn that ends before it began is one that was stopped, or never could.
-        let began = self.chats.get(id).is_some_and(|chat| chat.state == ChatState::Running);
-        if !began && state != TaskState::Cancelled {
-            if let Some(chat) = self.chats.get(id) {
-                self.ledger.advance(&chat.task, TaskState::Running, self.now);
-            }
-            if self.wire == Wire::Rpc {
-                self.send(id, &ServerMessage::ChatStarted);
-            }
-        }
-        self.end(id, state, terminal);
     }
 
     /// Nobody at this client can answer a question, so that its agent need not wait.

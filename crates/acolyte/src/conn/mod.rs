@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    AgentId, AttachmentId, Connection, Frame, Input, Op, Output, Principal, Reject, Reply as Answer,
-    RequestId, Seed, SessionId, Timestamp, TurnId, Upgrade, Violation,
+    AgentId, AttachmentId, Connection, Frame, Input, Op, Output, Position, Principal, Reject,
+    Reply as Answer, RequestId, Seed, SessionId, Timestamp, TurnId, Upgrade, Violation,
 };
 
 mod attach;
@@ -14,6 +14,8 @@ mod chats;
 mod clock;
 mod events;
 mod exchange;
+mod follow;
+mod stop;
 mod unary;
 
 pub(crate) use exchange::{Exchange, Purpose};
@@ -29,6 +31,7 @@ use crate::protocol::Service;
 use crate::state::ChatState;
 use attach::Attaching;
 use clock::Clock;
+use follow::Following;
 
 /// The server's half of one connection.
 #[derive(Debug)]
@@ -54,8 +57,7 @@ pub struct AcolyteConnection {
     waiting: VecDeque<RpcId>,
     slot: Slot,
     attaching: BTreeMap<RpcId, Attaching>,
-    /// Sessions that are followed, with the number of chats in each.
-    followed: BTreeMap<SessionId, usize>,
+    followed: BTreeMap<SessionId, Following>,
     pending: BTreeMap<RequestId, Pending>,
     next_request: u64,
     clock: Clock,
@@ -103,6 +105,8 @@ struct Chat {
     retry_at: Option<Timestamp>,
     /// Whether it takes up the connection's one place; chats that are attached do not.
     own: bool,
+    /// Whether its session is followed on its behalf.
+    follows: bool,
     /// What lets it go on without this connection.
     link: Option<Link>,
     /// Whether its events say where they are.
@@ -111,6 +115,13 @@ struct Chat {
     after: u64,
     /// The last event that was taken in.
     seen: u64,
+}
+
+impl Chat {
+    /// Whether its task is this connection's to look after; otherwise it only looks on.
+    const fn is_kept(&self) -> bool {
+        self.own || self.link.is_some()
+    }
 }
 
 /// Ties a chat to its turn beyond this connection.
@@ -125,14 +136,16 @@ struct Link {
 enum Pending {
     /// The turn of a chat.
     Start(RpcId),
-    /// The session of a chat.
-    Follow(RpcId),
+    /// A session that is followed from there.
+    Follow(SessionId, Option<Position>),
     /// The end of a chat.
     Interrupt(RpcId),
     /// A task that is to be followed again.
     TakeOver(RpcId),
-    /// A session in which a task is to be watched.
-    Watch(RpcId),
+    /// A session in which a task is to be watched, followed from there.
+    Watch(RpcId, Option<Position>),
+    /// A task that is to be told of again, although it is over.
+    Trace(RpcId),
     /// A task that nobody looks after.
     Find(RpcId, TaskId),
     /// Nobody waits.
@@ -148,13 +161,18 @@ impl AcolyteConnection {
         upgrade: Upgrade,
         seed: Seed,
     ) -> Self {
+        let Upgrade { principal, agent, agents, request, .. } = upgrade;
+        // A credential may reach only others than the default.
+        let reached = |agent: &&AgentId| principal.scopes.allows_agent(agent);
+        let agent =
+            Some(&agent).filter(reached).or_else(|| agents.iter().find(reached)).unwrap_or(&agent).clone();
         Self {
             limits,
             service,
-            principal: upgrade.principal,
-            agent: upgrade.agent,
-            agents: upgrade.agents,
-            origin: upgrade.request.origin,
+            principal,
+            agent,
+            agents,
+            origin: request.origin,
             seed,
             derived: 0,
             ledger,
@@ -237,13 +255,16 @@ impl AcolyteConnection {
             }
             (Pending::Interrupt(id), _) => self.interrupted(&id),
             (Pending::TakeOver(id), Answer::Attachment(view)) => self.taken_over(&id, &view),
-            (Pending::Watch(id), Answer::Attached(view)) => self.watched(&id, &view),
+            (Pending::Follow(session, from), Answer::Attached(view)) => self.following(&session, from, &view),
+            (Pending::Watch(id, from), Answer::Attached(view)) => self.watched(&id, from, &view),
+            (Pending::Trace(id), Answer::Found(row)) => self.traced(&id, row.as_deref()),
             (Pending::Find(id, task), Answer::Found(row)) => self.found(&id, &task, row.as_deref()),
             (
                 Pending::Start(_)
-                | Pending::Follow(_)
+                | Pending::Follow(..)
                 | Pending::TakeOver(_)
-                | Pending::Watch(_)
+                | Pending::Watch(..)
+                | Pending::Trace(_)
                 | Pending::Find(..)
                 | Pending::Nothing,
                 _,
@@ -255,10 +276,10 @@ impl AcolyteConnection {
         let Some(pending) = self.pending.remove(&request) else { return };
         match pending {
             Pending::Start(id) => self.start_rejected(&id, reject),
-            Pending::Follow(id) => self.follow_rejected(&id, reject),
+            Pending::Follow(session, _) => self.not_followed(&session, reject),
             Pending::Interrupt(id) => self.interrupt_rejected(&id, reject),
             Pending::TakeOver(id) => self.not_taken_over(&id),
-            Pending::Watch(id) => self.not_watched(&id),
+            Pending::Watch(id, _) | Pending::Trace(id) => self.not_watched(&id),
             Pending::Find(id, _) => self.send(&id, &ServerMessage::TaskStatusResult { task: None }),
             Pending::Nothing => {}
         }
@@ -308,4 +329,4 @@ fn error_id(seed: &Seed, counter: u64) -> ErrorId {
 }
 
 /// Bytes in front of the transport above which no events are taken in; they wait in the log.
-const MAX_BACKLOG: usize = 256 << 10;
+const MAX_BACKLOG: usize = 64 << 10;

@@ -60,10 +60,6 @@ impl AcolyteConnection {
                 _ => TaskState::Failed,
             };
             let updated = row.ended_at.or(row.started_at).unwrap_or(row.accepted_at);
-            if state.is_terminal() {
-                self.ledger.advance(task, TaskState::Running, updated);
-                self.ledger.advance(task, state, updated);
-            }
             told(task, state, row.accepted_at, updated)
         });
         self.send(id, &ServerMessage::TaskStatusResult { task });

@@ -314,3 +314,45 @@ pub enum Stream {
     /// Its complaints.
     Stderr,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_valid(json: Value) -> bool {
+        serde_json::from_value::<OutputPart>(json).is_ok_and(|part| part.is_valid())
+    }
+
+    #[test]
+    fn parts_are_held_against_what_readers_demand() {
+        use serde_json::json;
+        for good in [
+            json!({"kind": "tool-header", "labelKey": "k", "state": "off"}),
+            json!({"kind": "text", "text": " x "}),
+            json!({"kind": "file-header", "labelKey": "k", "count": 0, "targets": []}),
+            json!({"kind": "scope-header", "labelKey": "k", "scope": "s", "patterns": [""], "matches": 0}),
+            json!({"kind": "edit-header", "labelKey": "k", "path": "p", "added": 0, "removed": 0}),
+            json!({"kind": "diff", "marker": "context", "lineNumber": 1, "text": ""}),
+            json!({"kind": "shell-output", "stream": "stdout", "text": ""}),
+            json!({"kind": "no-output"}),
+            json!({"kind": "truncated"}),
+        ] {
+            assert!(is_valid(good.clone()), "{good}");
+        }
+        for bad in [
+            json!({"kind": "tool-header", "labelKey": " "}),
+            json!({"kind": "tool-header", "labelKey": "k", "state": "maybe"}),
+            json!({"kind": "text", "text": " \n"}),
+            json!({"kind": "file-header", "labelKey": "", "count": 0, "targets": []}),
+            json!({"kind": "file-header", "labelKey": "k", "count": 1, "targets": ["a", " "]}),
+            json!({"kind": "scope-header", "labelKey": "k", "scope": "", "patterns": [], "matches": 0}),
+            json!({"kind": "scope-header", "labelKey": "", "scope": "s", "patterns": [], "matches": 0}),
+            json!({"kind": "edit-header", "labelKey": "k", "path": "", "added": 0, "removed": 0}),
+            json!({"kind": "edit-header", "labelKey": "", "path": "p", "added": 0, "removed": 0}),
+            json!({"kind": "diff", "marker": "add", "lineNumber": 0, "text": "x"}),
+            json!({"kind": "diff", "marker": "swap", "lineNumber": 1, "text": "x"}),
+        ] {
+            assert!(!is_valid(bad.clone()), "{bad}");
+        }
+    }
+}

@@ -10,8 +10,8 @@ use switchboard_asp::{Asp, Flags, Opcode};
 use switchboard_core::model::{CallKind, CallRequest, TurnEnd};
 use switchboard_core::{
     Actor, CallId, CloseReason, Committed, Connection, Event, Frame, Input, Op, OpeningRequest, Output,
-    Position, Principal, Protocol as _, Reject, Reply, RequestId, Seed, Session, SessionId, SessionLimits,
-    Timestamp, TurnStatus, Upgrade,
+    Position, Principal, Protocol, Reject, Reply, RequestId, Row, Seed, Session, SessionId, SessionLimits,
+    Timestamp, TurnId, TurnRow, TurnStatus, Upgrade,
 };
 
 use super::Choices;
@@ -24,21 +24,14 @@ use crate::world::opening;
 /// # Panics
 /// Something is broken.
 pub fn connection(bytes: &[u8]) {
-    let mut bench = Bench::new();
-    bench.drain();
-    let mut choices = Choices::new(bytes);
-    while !choices.is_empty() && !bench.closed {
-        bench.step(&mut choices);
-    }
-    bench.now = bench.now.after(Duration::from_secs(1));
-    bench.feed(Input::Closed(CloseReason::TransportLost));
-    assert!(bench.closed, "a connection whose transport is gone closes");
-    assert!(weight(&bench.connection) < 4 << 20, "a connection stays small");
+    Bench::new(&Asp::new(asp_limits()), OpeningRequest::default(), likely_frame).run(bytes);
 }
 
 /// A connection and what a server would keep for it.
-struct Bench {
+pub(super) struct Bench {
     connection: Box<dyn Connection>,
+    /// Makes a frame that makes sense, most of the time.
+    likely: fn(&mut Choices<'_>) -> Frame,
     principal: Principal,
     now: Timestamp,
     wake: Option<Timestamp>,
@@ -57,22 +50,27 @@ enum Answer {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new(
+        protocol: &dyn Protocol,
+        request: OpeningRequest,
+        likely: fn(&mut Choices<'_>) -> Frame,
+    ) -> Self {
         let principal = Principal::new("ann");
         let upgrade = Upgrade {
             principal: principal.clone(),
-            request: OpeningRequest::default(),
+            request,
             opening: opening(),
             agent: "echo".into(),
             agents: vec!["echo".into()],
             tools: Vec::new(),
         };
-        let connection = match Asp::new(asp_limits()).accept(upgrade, Seed::new([7; 32])) {
+        let connection = match protocol.accept(upgrade, Seed::new([7; 32])) {
             Ok(connection) => connection,
             Err(refusal) => panic!("refused: {refusal:?}"),
         };
         Self {
             connection,
+            likely,
             principal,
             now: Timestamp::from_secs(1_000_000),
             wake: None,
@@ -85,11 +83,24 @@ impl Bench {
         }
     }
 
+    /// Lets everything happen that the bytes say, and then the end.
+    pub(super) fn run(mut self, bytes: &[u8]) {
+        self.drain();
+        let mut choices = Choices::new(bytes);
+        while !choices.is_empty() && !self.closed {
+            self.step(&mut choices);
+        }
+        self.now = self.now.after(Duration::from_secs(1));
+        self.feed(Input::Closed(CloseReason::TransportLost));
+        assert!(self.closed, "a connection whose transport is gone closes");
+        assert!(weight(&self.connection) < 4 << 20, "a connection stays small");
+    }
+
     fn step(&mut self, choices: &mut Choices<'_>) {
         match choices.below(16) {
             0..3 => {
-                let frame = likely_frame(choices);
-                self.feed(Input::Frame(Frame::Binary(frame)));
+                let frame = (self.likely)(choices);
+                self.feed(Input::Frame(frame));
             }
             3 => {
                 let length = usize::from(choices.byte());
@@ -137,9 +148,11 @@ impl Bench {
                 }
                 Output::Send(frame) => {
                     assert!(!self.closed, "nothing is sent after the end");
-                    if let Frame::Binary(message) = frame {
-                        bytes += message.len();
-                    }
+                    bytes += match frame {
+                        Frame::Binary(message) => message.len(),
+                        Frame::Text(message) => message.len(),
+                        Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) => 0,
+                    };
                     assert!(bytes < 4 << 20, "one input leads to a bounded amount of output");
                 }
                 Output::Submit(request, session, op) => self.submit(request, &session, &op),
@@ -149,8 +162,9 @@ impl Bench {
                 Output::Detach(session) => {
                     self.followed.remove(&session);
                 }
-                Output::Find(request, ..) => {
-                    self.answers.push_back((request, Answer::Op(Ok(Reply::Found(None)))));
+                Output::Find(request, session, turn) => {
+                    let found = self.find(&session, &turn).map(Box::new);
+                    self.answers.push_back((request, Answer::Op(Ok(Reply::Found(found)))));
                 }
                 Output::Stop => {}
                 Output::Authenticate(request, _) => {
@@ -187,6 +201,23 @@ impl Bench {
             log.push(Arc::new(committed));
         }
         Ok(decision.reply)
+    }
+
+    fn find(&self, id: &SessionId, turn: &TurnId) -> Option<TurnRow> {
+        let (_, log) = self.sessions.get(id)?;
+        let mut state = Session::new(id.clone(), SessionLimits::default());
+        let mut found = None;
+        for committed in log {
+            for row in switchboard_core::rows(&state, committed) {
+                if let Row::Turn(row) = row
+                    && row.turn == *turn
+                {
+                    found = Some(row);
+                }
+            }
+            state.apply(committed);
+        }
+        found
     }
 
     /// Hands over the answer that has waited longest.
@@ -263,7 +294,7 @@ impl Bench {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>) -> Bytes {
+fn likely_frame(choices: &mut Choices<'_>) -> Frame {
     let payloads: [(Opcode, &[u8]); 16] = [
         (Opcode::Invoke, b"hello"),
         (Opcode::Hello, STANDARD),
@@ -290,7 +321,7 @@ fn likely_frame(choices: &mut Choices<'_>) -> Bytes {
     let flags = Flags::from_byte(if choices.byte() & 7 == 0 { choices.byte() } else { 0 });
     let mut out = BytesMut::new();
     let _ = encode_frame(&mut out, opcode, flags, id, payload);
-    out.freeze()
+    Frame::Binary(out.freeze())
 }
 
 const STANDARD: &[u8] = br#"{"op":"hello","ver":[1],"features":["flags","events","frag","credit","push","client_tools","resume","ping","reauth"],"limits":{"window":2000},"tools":[{"name":"t","input_schema":{}}]}"#;

@@ -3,10 +3,12 @@
 //!
 //! They are here so that ordinary tests run them too, on the corpus and on random input.
 
+mod acolyte;
 mod connection;
 mod decode;
 mod session;
 
+pub use acolyte::{acolyte_connection, acolyte_decode};
 pub use connection::connection;
 pub use decode::decode;
 pub use session::session;

@@ -8,16 +8,19 @@ use std::time::Duration;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use switchboard_core::model::{
-    Author, Call, CallEnd, CallKind, Checklist, ChecklistState, Executor, Finish, NoticeLevel, Output, Part,
-    Told, TurnEnd, TurnOutcome, TurnRequest, Usage, Voice,
+    Author, Call, CallEnd, CallKind, Executor, Finish, NoticeLevel, Origin, Output, Part, Told, TurnEnd,
+    TurnOutcome, TurnRequest, Voice,
 };
-use switchboard_core::{CallId, Event, Timestamp};
+use switchboard_core::{AgentId, CallId, Event, Timestamp};
+
+mod parts;
 
 use crate::error::{Code, ErrorBody, Source, call_code, failure_code, is_of_generation, words};
 use crate::message::{
-    ChatRequest, ErrorId, HistoryEntry, HistoryKind, HistoryRole, Item, ItemStatus, Level, ListSnapshot,
-    OutputPart, PendingState, PromptBreakdown, Reply, ReplyUsage, Skill, StreamEvent,
+    ChatRequest, ErrorId, HistoryEntry, HistoryKind, HistoryRole, Level, OutputPart, PendingState,
+    PromptBreakdown, Reply, ReplyUsage, Skill, StreamEvent,
 };
+use parts::{counts, detail, estimate, object, output_part, plain, result_parts, snapshot};
 
 /// What the turn of a chat is asked to do.
 pub fn turn_request(request: &ChatRequest) -> TurnRequest {
@@ -25,15 +28,14 @@ pub fn turn_request(request: &ChatRequest) -> TurnRequest {
 }
 
 /// What was said before; the last entry is left out where it is the message itself (R14).
-pub fn told(request: &ChatRequest, entries: Vec<HistoryEntry>) -> Vec<Told> {
-    let mut entries = entries;
+pub fn told(request: &ChatRequest, mut entries: Vec<HistoryEntry>) -> Vec<Told> {
+    entries.retain(|entry| entry.kind != HistoryKind::Status);
     let repeated = |last: &HistoryEntry| last.role == HistoryRole::User && last.content == request.message;
     if entries.last().is_some_and(repeated) {
         entries.pop();
     }
     entries
         .into_iter()
-        .filter(|entry| entry.kind != HistoryKind::Status)
         .map(|entry| Told {
             voice: match entry.role {
                 HistoryRole::System => Voice::System,
@@ -64,6 +66,8 @@ pub fn meta(request: &ChatRequest) -> Value {
 /// What a chat has to say.
 #[derive(Debug, PartialEq)]
 pub enum Said<'a> {
+    /// It waits for others of its session, as this number from 1.
+    Queued(u64),
     /// It began.
     Started,
     /// Something happened.
@@ -89,6 +93,8 @@ pub struct ListNames {
 #[derive(Debug)]
 pub struct Rendering {
     lists: ListNames,
+    /// The client knows that it began.
+    started: bool,
     model: String,
     skills: Vec<Skill>,
     /// An estimate of what the model reads, until the agent counts.
@@ -120,6 +126,7 @@ impl Rendering {
     pub fn new(agent: &str, lists: ListNames) -> Self {
         Self {
             lists,
+            started: false,
             model: agent.to_owned(),
             skills: Vec::new(),
             prompt_tokens: 0,
@@ -149,7 +156,13 @@ impl Rendering {
         })
     }
 
-    fn recall(&mut self, options: &Value) {
+    fn recall(&mut self, agent: &AgentId, origin: &Origin) {
+        agent.as_str().clone_into(&mut self.model);
+        // What other protocols remember is their own business.
+        if origin.protocol != PROTOCOL {
+            return;
+        }
+        let options = &origin.options;
         if let Some(model) = options["model"].as_str().filter(|model| !model.is_empty()) {
             model.clone_into(&mut self.model);
         }
@@ -158,10 +171,13 @@ impl Rendering {
     }
 
     /// What the chat says about an event of its turn. `errors` names failures.
+    ///
+    /// Depends on what happened and when it did, but not on when it is told: whoever comes later is
+    /// told the same.
     pub fn render(
         &mut self,
         event: &Event,
-        now: Timestamp,
+        at: Timestamp,
         errors: impl FnOnce() -> ErrorId,
         say: &mut dyn FnMut(Said<'_>),
     ) {
@@ -169,17 +185,18 @@ impl Rendering {
             Event::TurnStarted { claim, .. } => {
                 // A turn that is taken up again by another executor goes on where it was.
                 if claim.fence == 1 {
-                    say(Said::Started);
+                    self.start(say);
                     say(Said::Event(self.heartbeat()));
                     say(Said::Event(self.usage()));
-                    self.usage_at = Some(now);
+                    self.usage_at = Some(at);
                 }
             }
-            Event::TurnAccepted { origin, .. } => self.recall(&origin.options),
-            Event::TurnOutput { output, .. } => self.output(output, now, say),
+            Event::TurnAccepted { agent, origin, .. } => self.recall(agent, origin),
+            Event::TurnQueued { position, .. } => say(Said::Queued(u64::from(*position).max(1))),
+            Event::TurnOutput { output, .. } => self.output(output, at, say),
             Event::CallRequested { call, .. } => self.call_requested(call, say),
             Event::CallProgress { call, delta, .. } => self.call_progress(call, delta, say),
-            Event::CallEnded { call, end, .. } => self.call_ended(call, end, now, say),
+            Event::CallEnded { call, end, .. } => self.call_ended(call, end, at, say),
             Event::TurnEnded { end, .. } => self.ended(end, errors, say),
             Event::MessageAdded { message } => match message.author {
                 // The client tells the history, and hears the answer as it is made.
@@ -194,9 +211,14 @@ impl Rendering {
             | Event::AttachmentDetached { .. }
             | Event::AttachmentClosed { .. }
             | Event::ToolsChanged { .. }
-            | Event::TurnQueued { .. }
             | Event::TurnReleased { .. }
             | Event::TurnInterrupted { .. } => {}
+        }
+    }
+
+    fn start(&mut self, say: &mut dyn FnMut(Said<'_>)) {
+        if !std::mem::replace(&mut self.started, true) {
+            say(Said::Started);
         }
     }
 
@@ -206,7 +228,7 @@ impl Rendering {
         StreamEvent::Status { state: PendingState::Running { tool_calls: (used > 0).then_some(used) } }
     }
 
-    fn output(&mut self, output: &Output, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+    fn output(&mut self, output: &Output, at: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
         match output {
             Output::Text(text) => self.text(text, say),
             Output::Reasoning(text) => {
@@ -217,7 +239,7 @@ impl Rendering {
             Output::Status(_) => say(Said::Event(self.heartbeat())),
             Output::Usage(usage) => {
                 self.counted = Some(counts(usage, (self.prompt_tokens, estimate(self.written_bytes()))));
-                self.tell_usage(now, say);
+                self.tell_usage(at, say);
             }
             Output::Checklist(checklist) => {
                 let snapshot = snapshot(checklist);
@@ -269,13 +291,13 @@ impl Rendering {
     }
 
     fn tokens(&self) -> (u64, u64) {
-        self.counted.unwrap_or((self.prompt_tokens, estimate(self.written_bytes())))
+        self.counted.unwrap_or_else(|| (self.prompt_tokens, estimate(self.written_bytes())))
     }
 
     /// Not too often: each costs as much as a piece of the answer (E6).
-    fn tell_usage(&mut self, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
-        if self.usage_at.is_none_or(|at| now.since(at) >= USAGE_EVERY) {
-            self.usage_at = Some(now);
+    fn tell_usage(&mut self, at: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+        if self.usage_at.is_none_or(|last| at.since(last) >= USAGE_EVERY) {
+            self.usage_at = Some(at);
             say(Said::Event(self.usage()));
         }
     }
@@ -309,7 +331,7 @@ impl Rendering {
         }
     }
 
-    fn call_ended(&mut self, call: &CallId, end: &CallEnd, now: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
+    fn call_ended(&mut self, call: &CallId, end: &CallEnd, at: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
         let Some(shown) = self.calls.remove(call) else { return };
         let (tool_call_id, tool_name) = (call.to_string(), shown.name.clone());
         match end {
@@ -331,18 +353,20 @@ impl Rendering {
             tool_call_id,
             tool_name,
         }));
-        self.tell_usage(now, say);
+        self.tell_usage(at, say);
     }
 
     fn ended(&mut self, end: &TurnEnd, errors: impl FnOnce() -> ErrorId, say: &mut dyn FnMut(Said<'_>)) {
         if let Some(usage) = &end.usage {
             self.counted = Some(counts(usage, self.tokens()));
         }
+        if let TurnOutcome::Interrupted { .. } = &end.outcome {
+            let body = Code::ABORTED.body(Source::Server, words::ABORTED, errors());
+            return say(Said::Cancelled(body));
+        }
+        // One that never could begin is told of as if it had (R11).
+        self.start(say);
         let error = match &end.outcome {
-            TurnOutcome::Interrupted { .. } => {
-                let body = Code::ABORTED.body(Source::Server, words::ABORTED, errors());
-                return say(Said::Cancelled(body));
-            }
             TurnOutcome::Failed(failure) if !is_of_generation(failure.kind) => {
                 let body = failure_code(failure).body(Source::Server, &failure.message, errors());
                 return say(Said::Failed(body));
@@ -358,7 +382,7 @@ impl Rendering {
                 say(Said::Event(StreamEvent::Notice { level: Level::Warn, message, source: None }));
                 None
             }
-            TurnOutcome::Done(Finish::Complete) => None,
+            TurnOutcome::Done(Finish::Complete) | TurnOutcome::Interrupted { .. } => None,
         };
         say(Said::Event(self.usage()));
         say(Said::Done(Box::new(self.reply(end, error))));
@@ -368,7 +392,7 @@ impl Rendering {
         let spoken = if self.step.trim().is_empty() { &self.narration } else { &self.step };
         let structured = end.output.as_ref().filter(|output| !output.is_null()).map(plain);
         let (output, output_streamed, error) = match structured {
-            _ if !spoken.trim().is_empty() => (spoken.clone(), true, error),
+            _ if !spoken.is_empty() => (spoken.clone(), true, error),
             Some(value) => (value, false, error),
             None => (words::EMPTY.to_owned(), false, error.or_else(|| Some(words::EMPTY.to_owned()))),
         };
@@ -398,13 +422,10 @@ impl Rendering {
 
 /// Whether a question was asked that a client of this protocol cannot answer (§13).
 pub fn unanswerable(event: &Event) -> Option<&CallId> {
-    match event {
-        Event::CallRequested { call, .. } => match (&call.kind, &call.executor) {
-            (CallKind::Question { .. }, Executor::Anyone | Executor::Principal(_)) => Some(&call.id),
-            _ => None,
-        },
-        _ => None,
-    }
+    let Event::CallRequested { call, .. } = event else { return None };
+    let asked = matches!(call.kind, CallKind::Question { .. });
+    let of_people = matches!(call.executor, Executor::Anyone | Executor::Principal(_));
+    (asked && of_people).then_some(&call.id)
 }
 
 fn part(call: &CallId, name: &str, content: OutputPart) -> Said<'static> {
@@ -415,92 +436,7 @@ fn part(call: &CallId, name: &str, content: OutputPart) -> Said<'static> {
     })
 }
 
-/// A piece of a tool's output: a part if it is written as one, otherwise words. Blanks are dropped
-/// by readers, and so are not sent.
-fn output_part(delta: &str) -> Option<OutputPart> {
-    if delta.starts_with('{')
-        && let Ok(part) = serde_json::from_str::<OutputPart>(delta)
-        && part.is_valid()
-    {
-        return Some(part);
-    }
-    (!delta.trim().is_empty()).then(|| OutputPart::Text { text: delta.to_owned() })
-}
-
-/// A result has no field of its own: it is shown as output.
-fn result_parts(output: &Value) -> Vec<OutputPart> {
-    let text = if output.is_null() { String::new() } else { plain(output) };
-    if text.trim().is_empty() {
-        return vec![OutputPart::NoOutput];
-    }
-    let Some((end, _)) = text.char_indices().find(|(at, _)| *at >= MAX_RESULT) else {
-        return vec![OutputPart::Text { text }];
-    };
-    let (shown, rest) = text.split_at(end);
-    let truncated = OutputPart::Truncated { count: Some(rest.len() as u64), unit: Some("bytes".into()) };
-    vec![OutputPart::Text { text: shown.to_owned() }, truncated]
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn object(args: &Value) -> Map<String, Value> {
-    match args {
-        Value::Object(map) => map.clone(),
-        Value::Null => Map::new(),
-        other => Map::from_iter([("value".to_owned(), other.clone())]),
-    }
-}
-
-/// The first argument that a person can read at a glance.
-fn detail(args: &Map<String, Value>) -> Option<String> {
-    let text = args.values().find_map(Value::as_str)?.lines().next()?.trim();
-    (!text.is_empty()).then(|| text.chars().take(MAX_DETAIL).collect())
-}
-
-fn snapshot(checklist: &Checklist) -> ListSnapshot {
-    let filled = |text: &str, instead: &str| {
-        if text.is_empty() { instead.to_owned() } else { text.to_owned() }
-    };
-    let items = checklist.items.iter().zip(0u64..).map(|(item, order)| Item {
-        id: filled(&item.id, &order.to_string()),
-        label: filled(&item.label, &item.id),
-        status: match item.state {
-            ChecklistState::Pending => ItemStatus::Pending,
-            ChecklistState::Active => ItemStatus::InProgress,
-            ChecklistState::Done => ItemStatus::Done,
-            ChecklistState::Failed => ItemStatus::Failed,
-        },
-        order,
-    });
-    ListSnapshot {
-        group_id: filled(&checklist.group, "plan"),
-        group_title: filled(&checklist.title, "Plan"),
-        items: items.filter(|item| !item.label.is_empty()).collect(),
-    }
-}
-
-/// Tokens as they were counted, or as they are known otherwise.
-fn counts(usage: &Usage, known: (u64, u64)) -> (u64, u64) {
-    let count = |names: [&str; 2], otherwise| {
-        names.iter().find_map(|name| usage.0.get(*name)).copied().unwrap_or(otherwise)
-    };
-    (
-        count(["input_tokens", "prompt_tokens"], known.0),
-        count(["output_tokens", "completion_tokens"], known.1),
-    )
-}
-
-/// Tokens of so many bytes, roughly.
-const fn estimate(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(4)
-}
-
+/// The name of this protocol, where turns say how they came.
+pub(crate) const PROTOCOL: &str = "acolyte";
 const QUESTION: &str = "question";
 const USAGE_EVERY: Duration = Duration::from_millis(100);
-const MAX_RESULT: usize = 16 << 10;
-const MAX_DETAIL: usize = 120;
