@@ -21,11 +21,6 @@ use console::{Colours, Console};
 use environment::Environment;
 use failure::Failure;
 
-/// Thousands of small, long-lived pieces next to many short-lived ones: the system's allocator spends
-/// a sixth of the processor on them, this one next to nothing.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// One server, one durable conversation, any client.
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", version, about, propagate_version = true, after_help = AFTER_HELP)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use switchboard_client::Trust;
+use switchboard_client::acolyte;
 use switchboard_client::admin::{Admin, AdminError, SessionsQuery};
 use switchboard_client::asp::{ConnectError, Options};
 use switchboard_core::{SessionId, SessionRow};
@@ -76,6 +77,15 @@ impl Remote {
         }
     }
 
+    /// How to connect over Acolyte.
+    pub(crate) fn acolyte(&self) -> acolyte::Options {
+        let options = acolyte::Options::new(&self.url).trust(self.trust.clone());
+        match &self.token {
+            Some(token) => options.token(token),
+            None => options,
+        }
+    }
+
     /// A client of the admin API.
     pub(crate) fn admin(&self) -> Result<Admin, Failure> {
         Admin::new(&self.url, self.token.as_deref(), &self.trust).map_err(|error| self.refused(&error))
@@ -137,6 +147,22 @@ impl Remote {
             | ConnectError::ClientClosed => {
                 Failure::unreachable(format!("{url}: {error}; {}", error.advice()))
             }
+        }
+    }
+
+    /// Why there is no connection over Acolyte, and what to do.
+    pub(crate) fn disconnected_acolyte(&self, error: &acolyte::ConnectError) -> Failure {
+        let url = &self.url;
+        match error {
+            acolyte::ConnectError::Options(options) => Failure::usage(options.to_string()),
+            acolyte::ConnectError::Failed(acolyte::Cause::Unreachable(why)) => self.unreachable(why),
+            acolyte::ConnectError::Failed(acolyte::Cause::Refused { status: 401, .. }) => {
+                Failure::unreachable(format!("{url}: {error}; {GIVE_A_TOKEN}"))
+            }
+            acolyte::ConnectError::Failed(cause) => {
+                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
+            }
+            acolyte::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
         }
     }
 

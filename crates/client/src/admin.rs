@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use switchboard_core::{Committed, MessageId, MessageRow, SessionId, SessionRow, TurnRow};
 
-use crate::asp::is_loopback;
-use crate::tls::{TlsError, Trust, unused};
+use crate::endpoint::is_loopback;
+use crate::http::{self, chain};
+use crate::tls::{TlsError, Trust};
 
 /// A client of the admin API; cheap to clone.
 #[derive(Clone)]
@@ -41,13 +42,7 @@ impl Admin {
         base.set_path("");
         base.set_query(None);
         base.set_fragment(None);
-        let tls = if base.scheme() == "https" { trust.config()? } else { unused()? };
-        let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(Duration::from_secs(10))
-            .timeout(Duration::from_secs(60));
+        let builder = http::client(base.scheme() == "https", trust)?.timeout(Duration::from_secs(60));
         let http = builder.build().map_err(|error| AdminError::Unreachable(chain(&error)))?;
         Ok(Self { http, base, token: token.map(str::to_owned) })
     }
@@ -272,16 +267,4 @@ struct ErrorMessage {
 fn page_parameters(after: Option<&str>, limit: Option<usize>) -> Vec<(&'static str, String)> {
     let after = after.map(|after| ("after", after.to_owned()));
     after.into_iter().chain(limit.map(|limit| ("limit", limit.to_string()))).collect()
-}
-
-/// An error with its causes: the first one alone seldom says why.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

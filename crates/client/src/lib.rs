@@ -1,6 +1,7 @@
 //! The Rust SDK of Switchboard: async clients with reconnect and resume built in.
 //!
 //! * [`asp`]: the Agent Socket Protocol.
+//! * [`acolyte`]: Acolyte, over WebSocket and over HTTP.
 //! * [`admin`]: the read-only HTTP API for operators.
 //!
 //! ```no_run
@@ -20,8 +21,13 @@
 //! # }
 //! ```
 
+pub mod acolyte;
 pub mod admin;
 pub mod asp;
+mod backoff;
+mod endpoint;
+mod http;
+mod socket;
 mod tls;
 
 pub use tls::{TlsError, Trust};

@@ -1,9 +1,11 @@
 //! `switchboard chat`: a conversation with an agent, typed, piped or asked once.
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
 
-use switchboard_client::asp::{Client, ClientInfo, Invoke, Options};
+use serde_json::Value;
+use switchboard_client::acolyte::{self as acolyte_client, StreamClient};
+use switchboard_client::asp::{Client, ClientInfo, Options};
+use switchboard_core::MessageRow;
 
 use crate::clock;
 use crate::console::Console;
@@ -11,18 +13,26 @@ use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 use crate::remote::{Remote, RemoteArgs};
 
+mod acolyte;
+mod asp;
+mod history;
 mod input;
 mod past;
 mod people;
 mod programs;
+mod said;
 mod screen;
 mod talk;
 mod tools;
 mod view;
 
+use acolyte::{AcolytePeer, Wire};
+use asp::AspPeer;
+use history::History;
 use input::Input;
 use people::People;
 use programs::Programs;
+use said::Peer;
 use screen::Screen;
 use talk::{Outcome, Talk};
 use tools::LocalTool;
@@ -37,6 +47,7 @@ Examples:
   switchboard chat --once \"tell me a story\"
   echo \"count 3\" | switchboard chat --json
   switchboard chat --tool 'clock=date' --once 'call clock'
+  switchboard chat --protocol acolyte --session notes
 
 At the prompt:
   Ctrl-C   while an answer comes: stops it; at the prompt: once more leaves
@@ -46,13 +57,19 @@ At the prompt:
 The conversation goes on where it was when you come back with the same --session. If the
 connection is lost, or the server is restarted, even in the middle of an answer, it heals by itself.
 
+Over Acolyte, this client tells the server the history with every message: what the server shows
+of the session, and what is said from then on. Its sessions are apart from those of ASP; NAME is
+the session sess_NAME, and has lower-case letters and digits only. --agent is the model asked for.
+The agent cannot ask questions or use tools of this machine there. With acolyte-sse every message
+is a request of its own: an answer that is cut off is lost.
+
 With --once, the answer goes to the output and everything else to the error stream. Exit codes:
 0 answered, 1 failed, 3 no connection, 130 interrupted.
 
 With --json, every line is an object with a member `event`: connected, disconnected, resumed, start,
 status, text, reasoning, tool, call, ask, data, usage, notice, restarted, end, error.")]
 pub(crate) struct Args {
-    /// The agent to talk to; the server's default unless given
+    /// The agent to talk to, over Acolyte the model; the server's default unless given
     #[arg(long)]
     agent: Option<String>,
     /// The name of the conversation, or the id of one that was shared with you
@@ -92,20 +109,24 @@ pub(crate) struct Args {
 enum Protocol {
     /// Agent Socket Protocol
     Asp,
+    /// Acolyte over WebSocket
+    Acolyte,
+    /// Acolyte over HTTP and server-sent events
+    AcolyteSse,
 }
 
 /// Runs `chat`.
 pub(crate) async fn run(args: Args, environment: &Environment, console: &Console) -> Result<(), Failure> {
-    let Protocol::Asp = args.protocol;
     let remote = args.remote.remote(environment)?;
-    let session = if args.new { fresh_name()? } else { args.session.clone() };
-    if session.is_empty() || session.len() > MAX_SESSION {
-        return Err(Failure::usage(format!("the name of a session has 1 to {MAX_SESSION} bytes")));
-    }
+    let session = match args.protocol {
+        Protocol::Asp => asp_session(&args)?,
+        Protocol::Acolyte | Protocol::AcolyteSse => acolyte_session(&args)?,
+    };
     let (consents, questions) = tokio::sync::mpsc::channel(16);
-    let options = options(&args, &remote, consents);
-    let client = Client::connect(options).await.map_err(|error| remote.disconnected(&error))?;
-
+    let meeting = match args.protocol {
+        Protocol::Asp => meet_asp(&args, &remote, &session, consents).await?,
+        Protocol::Acolyte | Protocol::AcolyteSse => meet_acolyte(&args, &remote, &session).await?,
+    };
     let typed = args.once.is_none() && std::io::stdin().is_terminal() && console.is_terminal();
     let input = if typed { Input::editor(environment.state_folder())? } else { Input::lines() };
     let screen = Screen::new(console.palette(), input.printer());
@@ -120,18 +141,95 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     };
     if args.once.is_none() {
         view.welcome(&remote.url, &session)?;
-        if !args.no_history && !args.new {
-            view.past(&past::messages(&remote, &session).await)?;
+        if !args.no_history {
+            view.past(meeting.past.get(..SHOWN).unwrap_or(&meeting.past))?;
         }
     }
-    let template = Template { session, timeout: args.timeout };
-    let mut talk = Talk::new(client, view, input, questions, template)?;
+    if let Some(note) = meeting.note {
+        view.note(note)?;
+    }
+    let mut talk = Talk::new(meeting.peer, view, input, questions)?;
     let result = match &args.once {
         Some(text) => once(&mut talk, text).await,
         None => talk.converse().await,
     };
     talk.leave().await;
     result
+}
+
+/// Somebody to talk to, and what was said to them before.
+struct Meeting {
+    peer: Box<dyn Peer>,
+    /// The newest first.
+    past: Vec<MessageRow>,
+    /// Something the user should know before it begins.
+    note: Option<&'static str>,
+}
+
+async fn meet_asp(
+    args: &Args,
+    remote: &Remote,
+    session: &str,
+    consents: tools::Consents,
+) -> Result<Meeting, Failure> {
+    let options = options(args, remote, consents);
+    let client = Client::connect(options).await.map_err(|error| remote.disconnected(&error))?;
+    let peer = Box::new(AspPeer::new(client, session.to_owned(), args.timeout));
+    let wanted = args.once.is_none() && !args.no_history && !args.new;
+    let past = if wanted { past::messages(remote, session, SHOWN).await } else { None };
+    Ok(Meeting { peer, past: past.unwrap_or_default(), note: None })
+}
+
+async fn meet_acolyte(args: &Args, remote: &Remote, session: &str) -> Result<Meeting, Failure> {
+    if !args.tools.is_empty() {
+        return Err(Failure::usage(
+            "over Acolyte, agents cannot use tools of this machine; use --protocol asp",
+        ));
+    }
+    let options = remote.acolyte();
+    let (wire, default) = if args.protocol == Protocol::AcolyteSse {
+        let connected = StreamClient::connect(&options).await;
+        let (client, status) = connected.map_err(|error| remote.disconnected_acolyte(&error))?;
+        let model = status.get("model").and_then(Value::as_str).map(str::to_owned);
+        (Wire::Stream(client), model)
+    } else {
+        let connected = acolyte_client::Client::connect(options).await;
+        let client = connected.map_err(|error| remote.disconnected_acolyte(&error))?;
+        let (events, model) = (client.events(), client.snapshot().model().map(str::to_owned));
+        (Wire::Socket(client, events), model)
+    };
+    let model = args.agent.clone().or(default).unwrap_or_default();
+    let past = if args.new { Some(Vec::new()) } else { past::messages(remote, session, TOLD).await };
+    let note = past.is_none().then_some(UNTOLD);
+    let past = past.unwrap_or_default();
+    let history = History::new(&past)?;
+    let peer = Box::new(AcolytePeer::new(wire, session.to_owned(), model, history, args.timeout));
+    Ok(Meeting { peer, past, note })
+}
+
+fn asp_session(args: &Args) -> Result<String, Failure> {
+    let session = if args.new { fresh_name("-")? } else { args.session.clone() };
+    if session.is_empty() || session.len() > MAX_SESSION {
+        return Err(Failure::usage(format!("the name of a session has 1 to {MAX_SESSION} bytes")));
+    }
+    Ok(session)
+}
+
+/// Over Acolyte, sessions are called `sess_` and something.
+fn acolyte_session(args: &Args) -> Result<String, Failure> {
+    let name = if args.new { fresh_name("")? } else { args.session.clone() };
+    let name = name.strip_prefix("sess_").unwrap_or(&name);
+    let session = format!("sess_{name}");
+    if acolyte_client::is_id(&session, "sess") && name.len() <= MAX_SESSION {
+        return Ok(session);
+    }
+    let allowed = |character: &char| character.is_ascii_lowercase() || character.is_ascii_digit();
+    let nearest: String = name.to_lowercase().chars().filter(allowed).take(MAX_SESSION).collect();
+    let advice = if nearest.is_empty() { String::new() } else { format!("; try --session {nearest}") };
+    Err(Failure::usage(format!(
+        "over Acolyte, the name of a session has 1 to {MAX_SESSION} lower-case letters and digits and \
+         nothing else, which {name:?} has not{advice}"
+    )))
 }
 
 async fn once(talk: &mut Talk, text: &str) -> Result<(), Failure> {
@@ -165,35 +263,9 @@ fn options(args: &Args, remote: &Remote, consents: tools::Consents) -> Options {
     tools::handle(options, &args.tools, consents)
 }
 
-/// What every request of a conversation has in common.
-#[derive(Clone, Debug)]
-struct Template {
-    session: String,
-    timeout: Option<u32>,
-}
-
-impl Template {
-    /// A request; its key makes it harmless to send it twice.
-    fn request(&self, text: String) -> Result<Invoke, Failure> {
-        let mut invoke = Invoke::chat(text);
-        invoke.session = Some(self.session.clone());
-        invoke.idem = Some(random(16)?);
-        invoke.want = Some(WANTED.iter().map(|&name| name.to_owned()).collect());
-        if let Some(seconds) = self.timeout {
-            invoke.deadline_ms = seconds.saturating_mul(1_000);
-        }
-        Ok(invoke)
-    }
-
-    /// When to stop waiting for the server to say that it takes too long.
-    fn patience(&self) -> Option<Duration> {
-        self.timeout.map(|seconds| Duration::from_secs(u64::from(seconds)) + GRACE)
-    }
-}
-
-fn fresh_name() -> Result<String, Failure> {
+fn fresh_name(between: &str) -> Result<String, Failure> {
     let time: String = clock::utc(clock::now()).chars().filter(char::is_ascii_digit).collect();
-    Ok(format!("chat-{time}-{}", random(2)?))
+    Ok(format!("chat{between}{time}{between}{}", random(2)?))
 }
 
 /// So many random bytes, in hexadecimal.
@@ -204,6 +276,11 @@ fn random(count: usize) -> Result<String, Failure> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-const WANTED: &[&str] = &["text", "reason", "tool", "data", "usage"];
+/// Structured output of this type is a list.
+const CHECKLIST: &str = "application/vnd.switchboard.checklist+json";
 const MAX_SESSION: usize = 64;
-const GRACE: Duration = Duration::from_secs(2);
+/// Messages of the past that are shown.
+const SHOWN: usize = 20;
+/// Messages of the past that an agent is told of.
+const TOLD: usize = 200;
+const UNTOLD: &str = "what was said before cannot be read here, so the agent is not told of it";

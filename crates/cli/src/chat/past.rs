@@ -2,32 +2,34 @@
 
 use std::time::Duration;
 
+use switchboard_client::admin::AdminError;
 use switchboard_core::{MessageRow, SessionId};
 
 use crate::remote::{Remote, named};
 
 /// The newest messages, the newest first. None if the server does not show them to this client:
 /// the conversation can go on without.
-pub(super) async fn messages(remote: &Remote, session: &str) -> Vec<MessageRow> {
-    match tokio::time::timeout(PATIENCE, fetch(remote, session)).await {
-        Ok(Some(messages)) => messages,
-        Ok(None) | Err(_) => Vec::new(),
-    }
+pub(super) async fn messages(remote: &Remote, session: &str, most: usize) -> Option<Vec<MessageRow>> {
+    tokio::time::timeout(PATIENCE, fetch(remote, session, most)).await.ok()?
 }
 
-async fn fetch(remote: &Remote, session: &str) -> Option<Vec<MessageRow>> {
+async fn fetch(remote: &Remote, session: &str, most: usize) -> Option<Vec<MessageRow>> {
     let admin = remote.admin().ok()?;
     let id = if SessionId::is_canonical(session) {
         SessionId::from(session)
     } else {
         // Whoever sees the sessions of others cannot tell which of several is their own.
         match named(&admin, session).await.ok()?.as_slice() {
+            [] => return Some(Vec::new()),
             [row] => row.session.clone(),
-            _ => return None,
+            [..] => return None,
         }
     };
-    Some(admin.messages(&id, None, Some(MOST)).await.ok()?.items)
+    match admin.messages(&id, None, Some(most)).await {
+        Ok(page) => Some(page.items),
+        Err(AdminError::NotFound(_)) => Some(Vec::new()),
+        Err(_) => None,
+    }
 }
 
-const MOST: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(2);

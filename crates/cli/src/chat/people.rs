@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use switchboard_client::asp::{
-    ConnectionEvent, End, Finish, Phase, RequestError, RequestEvent, State, Status, ToolActivity, Usage,
-};
 use switchboard_core::model::{Author, Checklist};
 use switchboard_core::{MessageRow, MessageStatus};
 
 use super::input::Prompt;
+use super::said::{Counts, End, Finish, Link, Phase, Progress, Said, State, Tool};
 use super::screen::Screen;
 use super::tools::Consent;
-use super::view::{View, Wanted, connection_words, consent_words};
+use super::view::{View, Wanted, consent_words, link_words};
 use crate::clock;
 use crate::console::{Palette, harmless, one_line};
 use crate::failure::Failure;
@@ -25,10 +23,10 @@ pub(super) struct People {
     inside: Option<Kind>,
     /// Whether the loss of the connection was told.
     lost: bool,
-    usage: Vec<(String, u64)>,
+    usage: Counts,
     /// Checklists as they were drawn last.
     checklists: BTreeMap<String, Checklist>,
-    told: Option<Status>,
+    told: Option<Progress>,
 }
 
 /// What flows on from event to event.
@@ -58,22 +56,26 @@ impl People {
 
     /// A line that does not belong to the answer.
     fn aside(&mut self, colour: &str, text: &str) -> Result<(), Failure> {
+        self.marked(colour, '·', text)
+    }
+
+    fn marked(&mut self, colour: &str, mark: char, text: &str) -> Result<(), Failure> {
         self.inside = None;
         let Palette { reset, .. } = self.screen.palette;
-        self.screen.line(&format!("  {colour}· {text}{reset}"))
+        self.screen.line(&format!("  {colour}{mark} {text}{reset}"))
     }
 
     fn quiet(&mut self, text: &str) -> Result<(), Failure> {
         self.aside(self.screen.palette.dim, text)
     }
 
-    fn status(&mut self, status: &Status) -> Result<(), Failure> {
-        if self.told.as_ref() == Some(status) {
+    fn progress(&mut self, progress: &Progress) -> Result<(), Failure> {
+        if self.told.as_ref() == Some(progress) {
             return Ok(());
         }
-        self.told = Some(status.clone());
-        let said = status.msg.as_deref().map(|msg| one_line(msg, WIDTH));
-        match (status.state, status.pos, said) {
+        self.told = Some(progress.clone());
+        let said = progress.text.as_deref().map(|text| one_line(text, WIDTH));
+        match (progress.state, progress.position, said) {
             (State::Queued, Some(position), _) => {
                 self.quiet(&format!("waiting for an earlier answer, number {position} in line"))
             }
@@ -83,36 +85,38 @@ impl People {
         }
     }
 
-    fn tool(&mut self, tool: &ToolActivity) -> Result<(), Failure> {
+    fn tool(&mut self, tool: &Tool) -> Result<(), Failure> {
         let name = one_line(&tool.name, WIDTH);
-        let shown = |value: &Option<switchboard_client::asp::Value>| match value {
-            Some(value) => {
-                format!(" {}", one_line(&serde_json::Value::from(value.clone()).to_string(), WIDTH))
-            }
+        let shown = |value: &Option<serde_json::Value>| match value {
+            Some(value) => format!(" {}", one_line(&value.to_string(), WIDTH)),
             None => String::new(),
         };
-        match tool.phase {
-            Phase::Start => self.quiet(&format!("{name}{}", shown(&tool.args))),
-            Phase::Delta => match &tool.d {
-                Some(text) => {
-                    let indented: String =
-                        text.split_inclusive('\n').map(|line| format!("    {line}")).collect();
-                    let inside = self.inside == Some(Kind::ToolOutput);
-                    let middle = inside && !self.screen.is_fresh();
-                    self.flow(Kind::ToolOutput, if middle { text } else { &indented })
-                }
-                None => Ok(()),
-            },
-            Phase::Done => self.quiet(&format!("{name} done{}", shown(&tool.output))),
-            Phase::Error => {
+        match &tool.phase {
+            Phase::Start { detail: Some(detail), .. } => {
+                self.quiet(&format!("{name} {}", one_line(detail, WIDTH)))
+            }
+            Phase::Start { args, detail: None } => self.quiet(&format!("{name}{}", shown(args))),
+            Phase::Delta(text) => {
+                let indented: String = text.split_inclusive('\n').map(|line| format!("    {line}")).collect();
+                let inside = self.inside == Some(Kind::ToolOutput);
+                let middle = inside && !self.screen.is_fresh();
+                self.flow(Kind::ToolOutput, if middle { text } else { &indented })
+            }
+            Phase::Done(None) => {
+                self.inside = None;
+                self.screen.end_line()
+            }
+            Phase::Done(output) => self.quiet(&format!("{name} done{}", shown(output))),
+            Phase::Error { output, code } => {
                 let red = self.screen.palette.red;
-                self.aside(red, &format!("{name} failed{}", shown(&tool.output)))
+                let code = code.as_deref().map(|code| format!(" ({})", one_line(code, WIDTH)));
+                self.marked(red, '✗', &format!("{name} failed{}{}", code.unwrap_or_default(), shown(output)))
             }
         }
     }
 
     /// Draws a checklist: all of it first, then what has changed.
-    fn checklist(&mut self, list: Checklist) -> Result<(), Failure> {
+    fn checklist(&mut self, list: &Checklist) -> Result<(), Failure> {
         self.inside = None;
         let Palette { bold, green, red, yellow, dim, reset, .. } = self.screen.palette;
         let before = self.checklists.get(&list.group).filter(|before| before.title == list.title).cloned();
@@ -134,7 +138,7 @@ impl People {
             let label = one_line(&item.label, WIDTH);
             self.screen.line(&format!("  {colour}{mark}{reset} {label}"))?;
         }
-        self.checklists.insert(list.group.clone(), list);
+        self.checklists.insert(list.group.clone(), list.clone());
         Ok(())
     }
 
@@ -154,17 +158,15 @@ impl People {
         let counts = std::mem::take(&mut self.usage);
         let mut facts: Vec<String> =
             counts.iter().map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();
-        facts.extend(
-            end.metrics.and_then(|metrics| metrics.wall_ms).map(|ms| clock::short(Duration::from_millis(ms))),
-        );
+        facts.extend(end.wall_ms.map(|ms| clock::short(Duration::from_millis(ms))));
         if !facts.is_empty() {
             self.quiet(&one_line(&facts.join(", "), WIDTH))?;
         }
         self.over()
     }
 
-    fn count(&mut self, usage: &Usage) {
-        for (name, count) in &usage.0 {
+    fn count(&mut self, usage: &[(String, u64)]) {
+        for (name, count) in usage {
             match self.usage.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) => *known = *count,
                 None => self.usage.push((name.clone(), *count)),
@@ -208,51 +210,45 @@ impl View for People {
         Ok(())
     }
 
-    fn request(&mut self, event: &RequestEvent) -> Result<(), Failure> {
-        match event {
-            RequestEvent::Start { .. } | RequestEvent::Call(_) => Ok(()),
-            RequestEvent::Status(status) => self.status(status),
-            RequestEvent::Text(text) => self.flow(Kind::Text, text),
-            RequestEvent::Reason(text) => self.flow(Kind::Reasoning, text),
-            RequestEvent::Tool(tool) => self.tool(tool),
-            RequestEvent::Ask(ask) => {
+    fn said(&mut self, said: &Said) -> Result<(), Failure> {
+        match said {
+            Said::Start { .. } | Said::Call { .. } => Ok(()),
+            Said::Progress(progress) => self.progress(progress),
+            Said::Text(text) => self.flow(Kind::Text, text),
+            Said::Reasoning(text) => self.flow(Kind::Reasoning, text),
+            Said::Tool(tool) => self.tool(tool),
+            Said::Ask(ask) => {
                 let Palette { bold, reset, .. } = self.screen.palette;
                 self.inside = None;
                 self.screen.line(&format!("{bold}{}{reset}", harmless(&ask.text)))
             }
-            RequestEvent::Data { mime, value } => {
-                let value = serde_json::Value::from(value.clone());
-                match serde_json::from_value::<Checklist>(value.clone()) {
-                    Ok(list) if mime.as_deref() == Some(CHECKLIST) => self.checklist(list),
-                    Ok(_) | Err(_) => {
-                        let mime = mime.as_deref().map(harmless).unwrap_or_default();
-                        self.quiet(&format!("data {mime} {}", one_line(&value.to_string(), WIDTH)))
-                    }
-                }
+            Said::Checklist(list) => self.checklist(list),
+            Said::Data { mime, value } => {
+                let mime = mime.as_deref().map(harmless).unwrap_or_default();
+                self.quiet(&format!("data {mime} {}", one_line(&value.to_string(), WIDTH)))
             }
-            RequestEvent::Usage(usage) => {
+            Said::Usage(usage) => {
                 self.count(usage);
                 Ok(())
             }
-            RequestEvent::Notice(notice) => self.quiet(&one_line(&notice.text, WIDTH)),
-            RequestEvent::Restarted => self.quiet("the answer begins anew"),
-            RequestEvent::End(end) => self.end(end),
+            Said::Notice { text, .. } => self.quiet(&one_line(text, WIDTH)),
+            Said::Restarted => self.quiet("the answer begins anew"),
+            Said::End(end) => self.end(end),
+            Said::Failed(trouble) => {
+                let red = self.screen.palette.red;
+                self.aside(red, &one_line(&trouble.words, WIDTH))?;
+                if trouble.retry {
+                    self.quiet("the same may work later")?;
+                }
+                self.over()
+            }
         }
     }
 
-    fn failed(&mut self, error: &RequestError) -> Result<(), Failure> {
-        let red = self.screen.palette.red;
-        self.aside(red, &one_line(&error.to_string(), WIDTH))?;
-        if error.is_retryable() {
-            self.quiet("the same may work later")?;
-        }
-        self.over()
-    }
-
-    fn connection(&mut self, event: &ConnectionEvent) -> Result<(), Failure> {
+    fn link(&mut self, link: &Link) -> Result<(), Failure> {
         let Palette { yellow, green, .. } = self.screen.palette;
         let was_lost = self.lost;
-        match connection_words(event, &mut self.lost) {
+        match link_words(link, &mut self.lost) {
             Some(words) => self.aside(if was_lost && !self.lost { green } else { yellow }, &words),
             None => Ok(()),
         }
@@ -273,6 +269,5 @@ impl View for People {
     }
 }
 
-const CHECKLIST: &str = "application/vnd.switchboard.checklist+json";
 /// Longer lines between the answer are cut.
 const WIDTH: usize = 160;

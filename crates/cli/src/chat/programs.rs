@@ -1,13 +1,16 @@
 //! A conversation for programs: one JSON object per line.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use switchboard_client::asp::{ConnectionEvent, ErrorBody, RequestError, RequestEvent, Usage};
 use switchboard_core::MessageRow;
 
+use super::CHECKLIST;
 use super::input::Prompt;
+use super::said::{End, Link, Phase, Said, Tool};
 use super::screen::Screen;
 use super::tools::Consent;
-use super::view::{View, Wanted, cause_words};
+use super::view::{View, Wanted};
 use crate::failure::Failure;
 
 /// Writes events as JSON.
@@ -50,80 +53,60 @@ impl View for Programs {
         Ok(())
     }
 
-    fn request(&mut self, event: &RequestEvent) -> Result<(), Failure> {
-        match event {
-            RequestEvent::Start { run, model } => self.event("start", json!({"run": run, "model": model})),
-            RequestEvent::Status(status) => self.event(
+    fn said(&mut self, said: &Said) -> Result<(), Failure> {
+        match said {
+            Said::Start { run, model } => self.event("start", json!({"run": run, "model": model})),
+            Said::Progress(progress) => self.event(
                 "status",
-                json!({"state": status.state.name(), "position": status.pos, "text": status.msg}),
-            ),
-            RequestEvent::Text(text) => self.event("text", json!({"text": text})),
-            RequestEvent::Reason(text) => self.event("reasoning", json!({"text": text})),
-            RequestEvent::Tool(tool) => self.event(
-                "tool",
                 json!({
-                    "call": tool.call_id,
-                    "name": tool.name,
-                    "phase": tool.phase.name(),
-                    "args": tool.args.clone().map(Value::from),
-                    "text": tool.d,
-                    "output": tool.output.clone().map(Value::from),
+                    "state": progress.state.name(),
+                    "position": progress.position,
+                    "text": progress.text,
                 }),
             ),
-            RequestEvent::Call(call) => {
-                let args = Value::Object(call.args.clone().into_serde());
-                self.event("call", json!({"call": call.call_id, "name": call.name, "args": args}))
+            Said::Text(text) => self.event("text", json!({"text": text})),
+            Said::Reasoning(text) => self.event("reasoning", json!({"text": text})),
+            Said::Tool(tool) => self.event("tool", tool_members(tool)),
+            Said::Call { call, name, args } => {
+                self.event("call", json!({"call": call, "name": name, "args": args}))
             }
-            RequestEvent::Ask(ask) => {
-                let schema = ask.schema.clone().map(|schema| Value::Object(schema.into_serde()));
-                self.event("ask", json!({"ask": ask.ask_id, "text": ask.text, "schema": schema}))
+            Said::Ask(ask) => {
+                self.event("ask", json!({"ask": ask.id, "text": ask.text, "schema": ask.schema}))
             }
-            RequestEvent::Data { mime, value } => {
-                self.event("data", json!({"mime": mime, "value": Value::from(value.clone())}))
-            }
-            RequestEvent::Usage(usage) => self.event("usage", counts(usage)),
-            RequestEvent::Notice(notice) => {
-                self.event("notice", json!({"level": notice.level.name(), "text": notice.text}))
-            }
-            RequestEvent::Restarted => self.event("restarted", json!({})),
-            RequestEvent::End(end) => self.event(
+            Said::Checklist(list) => self.event("data", json!({"mime": CHECKLIST, "value": list})),
+            Said::Data { mime, value } => self.event("data", json!({"mime": mime, "value": value})),
+            Said::Usage(usage) => self.event("usage", counts(usage)),
+            Said::Notice { level, text } => self.event("notice", json!({"level": level, "text": text})),
+            Said::Restarted => self.event("restarted", json!({})),
+            Said::End(End { finish, output, usage, wall_ms, first_ms }) => self.event(
                 "end",
                 json!({
-                    "finish": end.finish.name(),
-                    "output": end.output.clone().map(Value::from),
-                    "usage": end.usage.as_ref().map(counts),
-                    "wall_ms": end.metrics.and_then(|metrics| metrics.wall_ms),
-                    "first_ms": end.metrics.and_then(|metrics| metrics.first_ms),
+                    "finish": finish.name(),
+                    "output": output,
+                    "usage": usage.as_deref().map(counts),
+                    "wall_ms": wall_ms,
+                    "first_ms": first_ms,
                 }),
             ),
+            Said::Failed(trouble) => self.event("error", trouble.members.clone()),
         }
     }
 
-    fn failed(&mut self, error: &RequestError) -> Result<(), Failure> {
-        match error {
-            RequestError::Server(body) => self.event("error", error_body(body)),
-            RequestError::Lost(_) | RequestError::SlowConsumer | RequestError::Closed => {
-                self.event("error", json!({"text": error.to_string()}))
+    fn link(&mut self, link: &Link) -> Result<(), Failure> {
+        let ms = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        match link {
+            Link::Connected { connection } => self.event("connected", json!({"connection": connection})),
+            Link::Resumed { lost } => self.event("resumed", json!({"lost": lost})),
+            Link::Lost { why, retry_in } => {
+                self.event("disconnected", json!({"text": why, "retry_ms": ms(retry_in)}))
             }
-        }
-    }
-
-    fn connection(&mut self, event: &ConnectionEvent) -> Result<(), Failure> {
-        match event {
-            ConnectionEvent::Connected { cid, .. } => self.event("connected", json!({"connection": cid})),
-            ConnectionEvent::Resumed { lost } => self.event("resumed", json!({"lost": lost.len()})),
-            ConnectionEvent::Disconnected { cause, retry_in } => {
-                let retry_ms = u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX);
-                self.event("disconnected", json!({"text": cause_words(cause), "retry_ms": retry_ms}))
+            Link::Leaving { reason, retry_in } => {
+                self.event("goaway", json!({"text": reason, "retry_ms": ms(retry_in)}))
             }
-            ConnectionEvent::GoAway { reason, retry_in } => {
-                let retry_ms = u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX);
-                self.event("goaway", json!({"text": reason, "retry_ms": retry_ms}))
-            }
-            ConnectionEvent::AuthExpiring => self.event("expiring", json!({})),
-            ConnectionEvent::Push(event) => self.request(event),
-            ConnectionEvent::Error(error) => self.event("error", error_body(error)),
-            ConnectionEvent::ToolsChanged | ConnectionEvent::Closed { .. } => Ok(()),
+            Link::Expiring => self.event("expiring", json!({})),
+            Link::Said(said) => self.said(said),
+            Link::Trouble(trouble) => self.event("error", trouble.members.clone()),
+            Link::Over { .. } => Ok(()),
         }
     }
 
@@ -141,10 +124,20 @@ impl View for Programs {
     }
 }
 
-fn counts(usage: &Usage) -> Value {
-    Value::Object(usage.0.iter().map(|(name, count)| (name.clone(), Value::from(*count))).collect())
+fn tool_members(tool: &Tool) -> Value {
+    let mut members = json!({"call": tool.call, "name": tool.name, "phase": tool.phase.name()});
+    match &tool.phase {
+        Phase::Start { args, .. } => members["args"] = json!(args),
+        Phase::Delta(text) => members["text"] = json!(text),
+        Phase::Done(output) => members["output"] = json!(output),
+        Phase::Error { output, code } => {
+            members["output"] = json!(output);
+            members["code"] = json!(code);
+        }
+    }
+    members
 }
 
-fn error_body(error: &ErrorBody) -> Value {
-    json!({"code": error.code, "name": error.name, "text": error.msg, "retry": error.retry})
+fn counts(usage: &[(String, u64)]) -> Value {
+    Value::Object(usage.iter().map(|(name, count)| (name.clone(), Value::from(*count))).collect())
 }

@@ -3,29 +3,24 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use switchboard_client::asp::{
-    Answer, Ask, Client, ClientError, ConnectionEvent, Events, Request, RequestEvent, Value,
-};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Template;
 use super::input::{Input, Line};
+use super::said::{Answer, Ask, Link, Peer, Said, Trouble};
 use super::tools::Consent;
-use super::view::{View, Wanted, cause_words};
+use super::view::{View, Wanted};
 use crate::failure::Failure;
 
 /// One client in conversation.
 pub(super) struct Talk {
-    client: Client,
-    events: Events,
+    peer: Box<dyn Peer>,
     view: Box<dyn View>,
     input: Input,
     consents: mpsc::Receiver<Consent>,
     interrupts: Signal,
     terminations: Signal,
-    template: Template,
 }
 
 /// How an answer ended.
@@ -43,17 +38,15 @@ pub(super) enum Outcome {
 
 impl Talk {
     pub(super) fn new(
-        client: Client,
+        peer: Box<dyn Peer>,
         view: Box<dyn View>,
         input: Input,
         consents: mpsc::Receiver<Consent>,
-        template: Template,
     ) -> Result<Self, Failure> {
-        let events = client.events();
         let interrupts = signal(SignalKind::interrupt())?;
         // Whatever ends this, the terminal must be put back as it was.
         let terminations = signal(SignalKind::terminate())?;
-        Ok(Self { client, events, view, input, consents, interrupts, terminations, template })
+        Ok(Self { peer, view, input, consents, interrupts, terminations })
     }
 
     /// Says whatever comes from the input, until there is no more.
@@ -86,10 +79,10 @@ impl Talk {
 
     /// Says something, and shows the answer.
     pub(super) async fn say(&mut self, text: String) -> Result<Outcome, Failure> {
-        let request = self.client.invoke(self.template.request(text)?).await.map_err(refused)?;
+        let answer = self.peer.say(text).await?;
         let mut answering =
-            Answering { request, questions: VecDeque::new(), answers: JoinSet::new(), stopped: false };
-        let patience = self.template.patience();
+            Answering { answer, questions: VecDeque::new(), replies: JoinSet::new(), stopped: false };
+        let patience = self.peer.patience();
         let mut overdue = std::pin::pin!(tokio::time::sleep(patience.unwrap_or(Duration::MAX)));
         loop {
             let question = answering.questions.front();
@@ -98,29 +91,33 @@ impl Talk {
             tokio::select! {
                 // That the connection is back is told before what it brings, and both before any question.
                 biased;
-                Some(event) = self.events.next() => self.connection(&event)?,
-                event = answering.request.next() => match event {
-                    Some(Ok(event)) => {
-                        self.view.request(&event)?;
-                        if let RequestEvent::End(_) = event {
-                            let stopped = answering.stopped;
-                            return Ok(if stopped { Outcome::Interrupted } else { Outcome::Done });
-                        }
-                        if let RequestEvent::Ask(ask) = event {
-                            answering.questions.push_back(Question::Ask(ask));
-                        }
+                Some(link) = self.peer.event() => self.link(&link)?,
+                said = answering.answer.next() => {
+                    let Some(said) = said else { return Ok(Outcome::Failed) };
+                    self.view.said(&said)?;
+                    match said {
+                        Said::End(_) if !answering.stopped => return Ok(Outcome::Done),
+                        Said::Failed(_) if !answering.stopped => return Ok(Outcome::Failed),
+                        Said::End(_) | Said::Failed(_) => return Ok(Outcome::Interrupted),
+                        Said::Ask(ask) => answering.questions.push_back(Question::Ask(ask)),
+                        Said::Start { .. }
+                        | Said::Progress(_)
+                        | Said::Text(_)
+                        | Said::Reasoning(_)
+                        | Said::Tool(_)
+                        | Said::Call { .. }
+                        | Said::Checklist(_)
+                        | Said::Data { .. }
+                        | Said::Usage(_)
+                        | Said::Notice { .. }
+                        | Said::Restarted => {}
                     }
-                    Some(Err(error)) => {
-                        self.view.failed(&error)?;
-                        return Ok(if answering.stopped { Outcome::Interrupted } else { Outcome::Failed });
-                    }
-                    None => return Ok(Outcome::Failed),
-                },
+                }
                 Some(consent) = self.consents.recv() => {
                     self.view.consent(&consent)?;
                     answering.questions.push_back(Question::Consent(consent));
                 }
-                Some(answered) = answering.answers.join_next() => {
+                Some(answered) = answering.replies.join_next() => {
                     if let Ok(Err(error)) = answered {
                         self.view.note(&format!("the answer was not taken: {error}"))?;
                     }
@@ -129,13 +126,15 @@ impl Talk {
                     if answering.stop() {
                         return Ok(Outcome::Leave);
                     }
-                    if !self.client.snapshot().connected {
+                    if !self.peer.is_connected() {
                         self.view.note("it stops when the connection is back; Ctrl-C once more leaves")?;
                     }
                 }
                 _ = self.terminations.recv() => return Ok(Outcome::Leave),
                 () = &mut overdue, if patience.is_some() => {
-                    self.view.note("no answer came in time")?;
+                    let words = "no answer came in time".to_owned();
+                    let members = serde_json::json!({"text": words});
+                    self.view.said(&Said::Failed(Trouble { words, members, retry: true }))?;
                     return Ok(Outcome::Failed);
                 }
                 line = self.input.line(&prompt), if asking => {
@@ -154,7 +153,7 @@ impl Talk {
 
     /// Says goodbye, if there is somebody to say it to.
     pub(super) async fn leave(&self) {
-        let _ = tokio::time::timeout(FAREWELL, self.client.close()).await;
+        let _ = tokio::time::timeout(FAREWELL, self.peer.leave()).await;
     }
 
     /// What the user says next; meanwhile, what happens to the connection is shown.
@@ -163,7 +162,7 @@ impl Talk {
         loop {
             tokio::select! {
                 line = self.input.line(&prompt) => return Ok(line),
-                Some(event) = self.events.next() => self.connection(&event)?,
+                Some(link) = self.peer.event() => self.link(&link)?,
                 Some(consent) = self.consents.recv() => drop(consent),
                 // At a prompt, the editor takes Ctrl-C for itself.
                 _ = self.interrupts.recv() => return Ok(Line::End),
@@ -181,10 +180,8 @@ impl Talk {
         };
         match answering.questions.pop_front() {
             Some(Question::Ask(ask)) => {
-                let client = self.client.clone();
-                answering
-                    .answers
-                    .spawn(async move { client.answer(ask.ask_id.clone(), answer(&ask, text)).await });
+                let reply = answering.answer.reply(ask, text);
+                answering.replies.spawn(reply);
             }
             Some(Question::Consent(consent)) => {
                 let yes = matches!(text.trim().to_ascii_lowercase().as_str(), "y" | "yes");
@@ -196,10 +193,9 @@ impl Talk {
         false
     }
 
-    fn connection(&mut self, event: &ConnectionEvent) -> Result<(), Failure> {
-        self.view.connection(event)?;
-        if let ConnectionEvent::Closed { cause } = event {
-            let why = cause_words(cause);
+    fn link(&mut self, link: &Link) -> Result<(), Failure> {
+        self.view.link(link)?;
+        if let Link::Over { why } = link {
             return Err(Failure::unreachable(format!("the connection ended for good: {why}")));
         }
         Ok(())
@@ -208,9 +204,9 @@ impl Talk {
 
 /// An answer that is under way.
 struct Answering {
-    request: Request,
+    answer: Box<dyn Answer>,
     questions: VecDeque<Question>,
-    answers: JoinSet<Result<(), ClientError>>,
+    replies: JoinSet<Result<(), String>>,
     stopped: bool,
 }
 
@@ -218,7 +214,7 @@ impl Answering {
     /// Stops the answer; says whether that was asked for before.
     fn stop(&mut self) -> bool {
         self.questions.clear();
-        self.request.interrupt();
+        self.answer.stop();
         std::mem::replace(&mut self.stopped, true)
     }
 }
@@ -237,20 +233,6 @@ impl Question {
             Self::Consent(_) => Wanted::Consent,
         }
     }
-}
-
-/// An answer in the form that was asked for.
-fn answer(ask: &Ask, text: String) -> Answer {
-    let data =
-        serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|data| Value::try_from(data).ok());
-    match data {
-        Some(data) if ask.schema.is_some() => Answer::Data(data),
-        Some(_) | None => Answer::Text(text),
-    }
-}
-
-fn refused(error: ClientError) -> Failure {
-    Failure::unreachable(format!("this cannot be said: {error}; start `switchboard chat` again"))
 }
 
 const HELP: &str = "Ctrl-C stops an answer, Ctrl-D or /quit leaves; \"help\" asks the agent";

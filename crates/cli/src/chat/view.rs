@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use switchboard_client::asp::{Cause, ConnectionEvent, RequestError, RequestEvent};
 use switchboard_core::MessageRow;
 
 use super::input::Prompt;
+use super::said::{Link, Said};
 use super::screen::Screen;
 use super::tools::Consent;
 use crate::clock;
@@ -19,11 +19,9 @@ pub(super) trait View {
     /// What was said before, the newest first.
     fn past(&mut self, messages: &[MessageRow]) -> Result<(), Failure>;
     /// Something happened to an answer.
-    fn request(&mut self, event: &RequestEvent) -> Result<(), Failure>;
-    /// An answer has no regular end.
-    fn failed(&mut self, error: &RequestError) -> Result<(), Failure>;
+    fn said(&mut self, said: &Said) -> Result<(), Failure>;
     /// Something happened to the connection.
-    fn connection(&mut self, event: &ConnectionEvent) -> Result<(), Failure>;
+    fn link(&mut self, link: &Link) -> Result<(), Failure>;
     /// A tool of this client wants to run.
     fn consent(&mut self, consent: &Consent) -> Result<(), Failure>;
     /// Something the user should know.
@@ -86,38 +84,37 @@ impl View for AnswerOnly {
         Ok(())
     }
 
-    fn request(&mut self, event: &RequestEvent) -> Result<(), Failure> {
-        match event {
-            RequestEvent::Text(text) => match self.reader {
+    fn said(&mut self, said: &Said) -> Result<(), Failure> {
+        match said {
+            Said::Text(text) => match self.reader {
                 Reader::Terminal => self.screen.flow("", &harmless(text), "")?,
                 Reader::Other => self.screen.flow("", text, "")?,
             },
-            RequestEvent::Ask(ask) => self.screen.remark(&harmless(&ask.text)),
-            RequestEvent::Restarted => {
+            Said::Ask(ask) => self.screen.remark(&harmless(&ask.text)),
+            Said::Restarted => {
                 self.screen.end_line()?;
                 self.screen.remark("the answer begins anew");
             }
-            RequestEvent::End(_) => self.screen.end_line()?,
-            RequestEvent::Notice(notice) => self.screen.remark(&harmless(&notice.text)),
-            RequestEvent::Start { .. }
-            | RequestEvent::Status(_)
-            | RequestEvent::Reason(_)
-            | RequestEvent::Tool(_)
-            | RequestEvent::Call(_)
-            | RequestEvent::Data { .. }
-            | RequestEvent::Usage(_) => {}
+            Said::End(_) => self.screen.end_line()?,
+            Said::Failed(trouble) => {
+                self.screen.end_line()?;
+                self.screen.remark(&format!("error: {}", harmless(&trouble.words)));
+            }
+            Said::Notice { text, .. } => self.screen.remark(&harmless(text)),
+            Said::Start { .. }
+            | Said::Progress(_)
+            | Said::Reasoning(_)
+            | Said::Tool(_)
+            | Said::Call { .. }
+            | Said::Checklist(_)
+            | Said::Data { .. }
+            | Said::Usage(_) => {}
         }
         Ok(())
     }
 
-    fn failed(&mut self, error: &RequestError) -> Result<(), Failure> {
-        self.screen.end_line()?;
-        self.screen.remark(&format!("error: {}", harmless(&error.to_string())));
-        Ok(())
-    }
-
-    fn connection(&mut self, event: &ConnectionEvent) -> Result<(), Failure> {
-        if let Some(words) = connection_words(event, &mut self.lost) {
+    fn link(&mut self, link: &Link) -> Result<(), Failure> {
+        if let Some(words) = link_words(link, &mut self.lost) {
             self.screen.remark(&words);
         }
         Ok(())
@@ -139,15 +136,15 @@ impl View for AnswerOnly {
 }
 
 /// What to tell a person about the connection, if anything. `lost` remembers what was told.
-pub(super) fn connection_words(event: &ConnectionEvent, lost: &mut bool) -> Option<String> {
-    match event {
-        ConnectionEvent::Connected { .. } => std::mem::take(lost).then(|| "connected again".to_owned()),
-        ConnectionEvent::Resumed { lost: gone } => {
+pub(super) fn link_words(link: &Link, lost: &mut bool) -> Option<String> {
+    match link {
+        Link::Connected { .. } => std::mem::take(lost).then(|| "connected again".to_owned()),
+        Link::Resumed { lost: gone } => {
             *lost = false;
-            let words = if gone.is_empty() { "connected again, nothing was lost" } else { "connected again" };
+            let words = if *gone == 0 { "connected again, nothing was lost" } else { "connected again" };
             Some(words.to_owned())
         }
-        ConnectionEvent::Disconnected { cause, retry_in } => {
+        Link::Lost { why, retry_in } => {
             if std::mem::replace(lost, true) {
                 return None;
             }
@@ -156,38 +153,17 @@ pub(super) fn connection_words(event: &ConnectionEvent, lost: &mut bool) -> Opti
             } else {
                 format!("reconnecting in {}…", clock::short(*retry_in))
             };
-            Some(format!("connection lost ({}); {retry}", cause_words(cause)))
+            Some(format!("connection lost ({why}); {retry}"))
         }
-        ConnectionEvent::GoAway { retry_in, .. } => {
+        Link::Leaving { retry_in, .. } => {
             Some(format!("the server is leaving; this client comes back in {}", clock::short(*retry_in)))
         }
-        ConnectionEvent::AuthExpiring => {
+        Link::Expiring => {
             Some("the credential runs out within a minute; get a new one and come back".to_owned())
         }
-        ConnectionEvent::Push(RequestEvent::Notice(notice)) => Some(harmless(&notice.text)),
-        ConnectionEvent::Error(error) => {
-            Some(format!("{} ({})", harmless(&error.msg), harmless(&error.name)))
-        }
-        ConnectionEvent::ToolsChanged | ConnectionEvent::Push(_) | ConnectionEvent::Closed { .. } => None,
-    }
-}
-
-/// Why a connection is gone.
-pub(super) fn cause_words(cause: &Cause) -> String {
-    match cause {
-        Cause::Refused(refused) => match &refused.error {
-            Some(error) => format!("refused: {}", harmless(&error.msg)),
-            None => format!("refused with HTTP {}", refused.status),
-        },
-        Cause::Unreachable => "the server cannot be reached".to_owned(),
-        Cause::Closed(1006) => "it broke off".to_owned(),
-        Cause::Closed(1012) => "the server restarts".to_owned(),
-        Cause::Closed(4401) => "the credential is not valid any more".to_owned(),
-        Cause::Closed(code) => format!("closed with code {code}"),
-        Cause::Silent => "no sign of life".to_owned(),
-        Cause::Moved => "the server asked to come back".to_owned(),
-        Cause::Violation(violation) => format!("the server broke the protocol: {violation}"),
-        Cause::Left => "this client left".to_owned(),
+        Link::Said(Said::Notice { text, .. }) => Some(harmless(text)),
+        Link::Trouble(trouble) => Some(harmless(&trouble.words)),
+        Link::Said(_) | Link::Over { .. } => None,
     }
 }
 

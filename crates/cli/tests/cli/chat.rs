@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::support::{Reader, Server, ended, run, run_with, signal};
 
-fn names(events: &[Value]) -> Vec<&str> {
+pub(crate) fn names(events: &[Value]) -> Vec<&str> {
     let mut names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     names.dedup();
     names
 }
 
-fn text(events: &[Value]) -> String {
+pub(crate) fn text(events: &[Value]) -> String {
     let texts = events.iter().filter(|event| event["event"] == "text");
     texts.map(|event| event["text"].as_str().unwrap()).collect()
 }

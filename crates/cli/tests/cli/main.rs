@@ -4,9 +4,12 @@
 #![expect(clippy::disallowed_methods, reason = "patience is measured by the real clock")]
 
 mod chat;
+mod chat_acolyte;
 mod config;
 mod inspect;
+mod scripted;
 mod serve;
 mod sessions;
 mod support;
 mod terminal;
+mod terminal_acolyte;

@@ -18,8 +18,11 @@ pub(crate) fn switchboard(args: &[&str]) -> Command {
 
 /// Takes out of the environment what would change a test.
 pub(crate) fn clean(command: &mut Command) {
-    for variable in ["SWITCHBOARD_URL", "SWITCHBOARD_TOKEN", "SWITCHBOARD_CONFIG", "NO_COLOR"] {
-        command.env_remove(variable);
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("SWITCHBOARD") || matches!(&*name, "NO_COLOR" | "RUST_LOG") {
+            command.env_remove(&variable);
+        }
     }
 }
 
@@ -144,6 +147,15 @@ impl Server {
     /// Runs the binary against this server.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         run_with(self.command(args), b"")
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn until(&self, holds: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !holds() {
+            assert!(begin.elapsed() < PATIENCE, "this does not come true");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The next line of its log that holds a text.

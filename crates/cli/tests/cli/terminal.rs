@@ -9,22 +9,24 @@ use tempfile::TempDir;
 
 use crate::support::{PATIENCE, Server, clean, ended};
 
-struct Terminal {
-    child: Child,
+pub(crate) struct Terminal {
+    pub(crate) child: Child,
     keys: ChildStdin,
     shown: Arc<Mutex<String>>,
     seen: usize,
 }
 
 impl Terminal {
-    fn chat(server: &Server, home: &TempDir, more: &str) -> Self {
+    pub(crate) fn chat(url: &str, home: &TempDir, more: &str) -> Self {
         let binary = env!("CARGO_BIN_EXE_switchboard");
         // A shell that stays in between takes Ctrl-C for itself, and ends with a code of its own.
-        let line = format!("exec '{binary}' chat --url {} {more}", server.url);
+        let line = format!("exec '{binary}' chat --url {url} {more}");
         let mut command = Command::new("script");
         command.args(["-qfec", &line, "/dev/null"]);
         clean(&mut command);
         command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").env("TERM", "xterm-256color");
+        // Which `script` would use otherwise.
+        command.env("SHELL", "/bin/sh");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let keys = child.stdin.take().unwrap();
@@ -40,13 +42,13 @@ impl Terminal {
         Self { child, keys, shown, seen: 0 }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
     }
 
     /// Waits until a text is shown after what was waited for before.
-    fn see(&mut self, text: &str) {
+    pub(crate) fn see(&mut self, text: &str) {
         let begin = Instant::now();
         loop {
             let shown = self.shown.lock().unwrap().clone();
@@ -59,7 +61,7 @@ impl Terminal {
         }
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.shown.lock().unwrap().clone()
     }
 }
@@ -75,7 +77,7 @@ impl Drop for Terminal {
 fn a_conversation_at_a_terminal() {
     let (server, _folder) = Server::simple();
     let home = TempDir::new().unwrap();
-    let mut terminal = Terminal::chat(&server, &home, "");
+    let mut terminal = Terminal::chat(&server.url, &home, "");
     terminal.see("session chat");
     terminal.see("> ");
     terminal.press("think\r");
@@ -108,7 +110,7 @@ fn a_conversation_at_a_terminal() {
     assert_eq!(ended(&mut terminal.child), 0);
 
     // Whoever comes back sees what was said, and finds it under the arrow key.
-    let mut terminal = Terminal::chat(&server, &home, "");
+    let mut terminal = Terminal::chat(&server.url, &home, "");
     terminal.see("> think");
     terminal.see("Tea it is.");
     terminal.see("> ");
@@ -124,7 +126,7 @@ fn a_conversation_at_a_terminal() {
 fn a_lost_connection_is_shown_and_heals() {
     let (mut server, folder) = Server::simple();
     let home = TempDir::new().unwrap();
-    let mut terminal = Terminal::chat(&server, &home, "");
+    let mut terminal = Terminal::chat(&server.url, &home, "");
     terminal.see("> ");
     terminal.press("count 20\r");
     terminal.see("5 6 ");
@@ -149,10 +151,10 @@ fn a_lost_connection_is_shown_and_heals() {
 fn nothing_of_the_agents_steers_the_terminal_and_colours_can_be_off() {
     let (server, _folder) = Server::simple();
     let home = TempDir::new().unwrap();
-    let mut terminal = Terminal::chat(&server, &home, "--once 'a \x1b[31mb'");
+    let mut terminal = Terminal::chat(&server.url, &home, "--once 'a \x1b[31mb'");
     assert_eq!(ended(&mut terminal.child), 0);
     assert!(terminal.shown().contains("You said: a [31mb"), "{:?}", terminal.shown());
-    let mut terminal = Terminal::chat(&server, &home, "--once think");
+    let mut terminal = Terminal::chat(&server.url, &home, "--once think");
     assert_eq!(ended(&mut terminal.child), 0);
     assert!(!terminal.shown().contains('\x1b'), "{:?}", terminal.shown());
 }

@@ -18,7 +18,8 @@ use super::event::{ConnectionEvent, Renewed, RequestEvent, Snapshot};
 use super::options::{FirstAttempt, Options, OptionsError};
 use super::request::{Delivery, Interrupter, Request};
 use super::tool::Handler;
-use super::transport::{DialError, Socket, Target};
+use super::transport::{self, Target, next_input};
+use crate::socket::{DialError, Socket, sleep_until};
 
 /// What a handle asks for, with a place for the answer.
 pub(super) enum Command {
@@ -181,7 +182,7 @@ impl Actor {
             }
             Err(error) => {
                 tracing::debug!(%error, "dialing failed");
-                let input = error.input();
+                let input = transport::failure(&error);
                 self.dial_error = Some(error);
                 input
             }
@@ -198,7 +199,7 @@ impl Actor {
                 }
                 Output::Send(message) => {
                     if let Some(socket) = &mut self.socket {
-                        socket.send(message);
+                        socket.send_binary(message);
                     }
                 }
                 Output::Ping => {
@@ -209,7 +210,7 @@ impl Actor {
                 Output::Close(code) => {
                     self.dialing = JoinSet::new();
                     if let Some(socket) = self.socket.take() {
-                        self.farewells.spawn(socket.close(code));
+                        self.farewells.spawn(socket.close(code.number()));
                     }
                 }
                 Output::Event(event) => self.event(event),
@@ -494,17 +495,3 @@ struct Probe {
 
 /// Bytes that may wait to be written before commands wait, too.
 const MAX_BACKLOG: usize = 4 << 20;
-
-async fn sleep_until(wake: Option<Instant>) {
-    match wake {
-        Some(wake) => tokio::time::sleep_until(wake).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_input(socket: &mut Option<Socket>) -> Input {
-    match socket {
-        Some(socket) => socket.next().await,
-        None => std::future::pending().await,
-    }
-}

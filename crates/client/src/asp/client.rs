@@ -14,7 +14,7 @@ use super::event::{Events, Renewed, Snapshot};
 use super::options::Options;
 use super::request::Request;
 use super::tool::{Handler, ToolCall, ToolFailure};
-use super::transport::check_token;
+use crate::endpoint::check_token;
 
 /// A connection to an ASP server that comes back by itself. Clones share it; when the last clone and the last
 /// [`Request`] are dropped, it is closed.
@@ -133,7 +133,7 @@ impl Client {
     /// The server refuses it, or it does not fit a header.
     pub async fn renew(&self, token: impl Into<String>) -> Result<Renewed, ClientError> {
         let token = Secret::new(token);
-        if check_token(Some(&token)).is_err() {
+        if check_token(token.expose()).is_err() {
             return Err(ClientError::Token);
         }
         self.ask(|reply| Command::Renew { token, reply }).await?

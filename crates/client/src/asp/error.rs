@@ -7,7 +7,7 @@ use switchboard_asp::error::{Close, Code};
 use switchboard_asp::message::ErrorBody;
 
 use super::options::OptionsError;
-use super::transport::DialError;
+use crate::socket::DialError;
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

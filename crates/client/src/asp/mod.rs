@@ -46,7 +46,6 @@ pub use switchboard_asp::{Map, Value};
 pub use client::Client;
 pub use error::{ClientError, ConnectError, RequestError};
 pub use event::{ConnectionEvent, Events, Renewed, RequestEvent, Snapshot};
-pub(crate) use options::is_loopback;
 pub use options::{Bearer, FirstAttempt, Options, OptionsError};
 pub use request::{Collected, Interrupter, Request};
 pub use tool::{ToolCall, ToolFailure, tool};

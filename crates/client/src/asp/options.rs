@@ -8,10 +8,11 @@ use switchboard_asp::client::{ClientConfig, CreditMode};
 use switchboard_asp::message::{ClientInfo, Enc, Features, Secret, ToolDef};
 use switchboard_asp::upgrade::PATH;
 use tokio_tungstenite::tungstenite::http::Uri;
-use tokio_tungstenite::tungstenite::http::uri::Scheme;
 
 use super::tool::{Handler, ToolCall, ToolFailure};
-use crate::tls::{TlsError, Trust};
+use crate::endpoint::Endpoint;
+pub use crate::endpoint::OptionsError;
+use crate::tls::Trust;
 
 /// How to connect.
 #[derive(Clone)]
@@ -158,24 +159,12 @@ impl Options {
         self
     }
 
-    pub(super) fn endpoint(&self) -> Result<Endpoint, OptionsError> {
-        let uri: Uri = self.url.parse().map_err(|_| OptionsError::Url(self.url.clone()))?;
-        let invalid = || OptionsError::Url(self.url.clone());
-        let secure = match uri.scheme().map(Scheme::as_str) {
-            Some("ws" | "http") => false,
-            Some("wss" | "https") => true,
-            Some(_) | None => return Err(invalid()),
-        };
-        let authority = uri.authority().ok_or_else(invalid)?;
-        if authority.as_str().contains('@') {
-            return Err(OptionsError::UserInfo);
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        if self.token.is_some() && !secure && !self.plaintext && !is_loopback(&host) {
-            return Err(OptionsError::Plaintext);
-        }
-        let path = if matches!(uri.path(), "" | "/") { PATH } else { uri.path() };
-        let mut query = uri.query().map(str::to_owned).unwrap_or_default();
+    /// Where to connect, and the address of the socket there.
+    pub(super) fn endpoint(&self) -> Result<(Endpoint, Uri), OptionsError> {
+        let endpoint = Endpoint::parse(&self.url)?;
+        endpoint.check_token(self.token.as_ref().map(Secret::expose), self.plaintext)?;
+        let path = if matches!(endpoint.path.as_str(), "" | "/") { PATH } else { &endpoint.path };
+        let mut query = endpoint.query.clone().unwrap_or_default();
         if let Some(agent) = &self.agent {
             let named = (1..=64).contains(&agent.len())
                 && agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
@@ -188,11 +177,8 @@ impl Options {
             query.push_str("agent=");
             query.push_str(agent);
         }
-        let scheme = if secure { "wss" } else { "ws" };
-        let mark = if query.is_empty() { "" } else { "?" };
-        let uri: Uri = format!("{scheme}://{authority}{path}{mark}{query}").parse().map_err(|_| invalid())?;
-        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        Ok(Endpoint { secure, host, port, uri })
+        let uri = endpoint.websocket(path, &query)?;
+        Ok((endpoint, uri))
     }
 }
 
@@ -226,50 +212,12 @@ pub enum FirstAttempt {
     KeepTrying,
 }
 
-/// Options that contradict themselves or each other.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OptionsError {
-    /// Not a URL of the right kind.
-    #[error("{0} is not a URL like wss://host or ws://127.0.0.1:4600")]
-    Url(String),
-    /// A password in the URL.
-    #[error("the URL must not hold a user or password: give a token instead")]
-    UserInfo,
-    /// Not the name of an agent.
-    #[error("{0} is not the name of an agent: 1 to 64 letters, digits, - or _")]
-    Agent(String),
-    /// A token that everybody on the way could read.
-    #[error("the token would travel unencrypted: use wss, or permit it")]
-    Plaintext,
-    /// A token that does not fit a header.
-    #[error("the token holds characters that no header may hold")]
-    Token,
-    /// TLS cannot be set up.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-}
-
-/// Where to connect.
-#[derive(Debug, Clone)]
-pub(super) struct Endpoint {
-    pub(super) secure: bool,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) uri: Uri,
-}
-
-/// Whether a token may go there without TLS.
-pub(crate) fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn uri(options: &Options) -> String {
-        options.endpoint().unwrap().uri.to_string()
+        options.endpoint().unwrap().1.to_string()
     }
 
     #[test]
@@ -279,10 +227,10 @@ mod tests {
         assert_eq!(uri(&new("https://example.com/")), "wss://example.com/v1/agent-socket");
         assert_eq!(uri(&new("ws://h/ws?end=complete06").agent("a-1")), "ws://h/ws?end=complete06&agent=a-1");
         assert_eq!(uri(&new("ws://h").agent("x")), "ws://h/v1/agent-socket?agent=x");
-        let endpoint = new("wss://[::1]:9/").endpoint().unwrap();
+        let (endpoint, _) = new("wss://[::1]:9/").endpoint().unwrap();
         assert_eq!((endpoint.host.as_str(), endpoint.port, endpoint.secure), ("::1", 9, true));
-        assert_eq!(new("http://h").endpoint().unwrap().port, 80);
-        assert_eq!(new("wss://h").endpoint().unwrap().port, 443);
+        assert_eq!(new("http://h").endpoint().unwrap().0.port, 80);
+        assert_eq!(new("wss://h").endpoint().unwrap().0.port, 443);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! What can go wrong, and what to do about it.
+
+use std::time::Duration;
+
+use switchboard_acolyte::client::{CallError, Cause as LinkCause, CommandError};
+
+use super::options::OptionsError;
+use crate::socket::DialError;
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// No address, no route, no TLS, no answer.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server answered the request with a status.
+    #[error("{}", refusal(*.status, .text))]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// What the server said.
+        text: String,
+        /// When to try again.
+        retry_after: Option<Duration>,
+    },
+    /// There was one.
+    #[error(transparent)]
+    Lost(LinkCause),
+}
+
+impl Cause {
+    /// Whether to come back.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Lost(cause) => cause.is_temporary(),
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "check the address and whether the server runs",
+            Self::Refused { status: 401, .. } => "give a valid token, or a new one if it has expired",
+            Self::Refused { status: 403, .. } => "use a token that may do this, or ask for permission",
+            Self::Refused { status: 429 | 503, .. } => "wait, then try again",
+            Self::Refused { .. } => "check the URL: it must lead to an Acolyte server",
+            Self::Lost(LinkCause::Version { .. } | LinkCause::Refused(_)) => {
+                "use a client and a server that speak the same version"
+            }
+            Self::Lost(LinkCause::Closed(_) | LinkCause::Silent | LinkCause::Left) => "connect again",
+        }
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Unreachable(_) | Self::Lost(_) => None,
+        }
+    }
+}
+
+impl From<DialError> for Cause {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Refused { status, retry_after_ms, body } => Self::Refused {
+                status,
+                text: said(&body),
+                retry_after: retry_after_ms.map(Duration::from_millis),
+            },
+            DialError::OtherProtocol => {
+                Self::Refused { status: 101, text: error.to_string(), retry_after: None }
+            }
+            error @ (DialError::Timeout | DialError::Io(_) | DialError::Name | DialError::WebSocket(_)) => {
+                Self::Unreachable(error.to_string())
+            }
+        }
+    }
+}
+
+/// The words of a refusal: plain, or those of an error in JSON (§2.2).
+pub(super) fn said(body: &[u8]) -> String {
+    let json = serde_json::from_slice::<serde_json::Value>(body).ok();
+    match json.as_ref().and_then(|json| json.get("errorMessage")).and_then(serde_json::Value::as_str) {
+        Some(message) => message.to_owned(),
+        None => String::from_utf8_lossy(body).trim().chars().take(MAX_SAID).collect(),
+    }
+}
+
+fn refusal(status: u16, text: &str) -> String {
+    match (status, text) {
+        (401, _) => "the server does not accept the credential".to_owned(),
+        (403, _) => "the server does not permit this".to_owned(),
+        (101 | 404, _) => "the server does not speak Acolyte here".to_owned(),
+        (status, "") => format!("the server refused with HTTP {status}"),
+        (status, text) => format!("the server refused with HTTP {status}: {text}"),
+    }
+}
+
+/// Why a client could not connect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The options contradict themselves or each other.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// It was tried.
+    #[error(transparent)]
+    Failed(#[from] Cause),
+    /// The client was closed meanwhile.
+    #[error("the client was closed")]
+    ClientClosed,
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Not now, or not like this.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// There is no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The request over HTTP failed before it was answered.
+    #[error(transparent)]
+    Failed(#[from] Cause),
+    /// The connection has ended for good.
+    #[error("the connection has ended for good")]
+    Off,
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+}
+
+const MAX_SAID: usize = 500;
