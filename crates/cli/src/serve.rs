@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use switchboard_server::{Config, Handle, ServeError, Server, telemetry};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{ConfigArgs, load};
@@ -52,7 +51,8 @@ pub(crate) async fn run(config: Config, console: &Console) -> Result<(), Failure
     telemetry::init(&config.telemetry).map_err(|error| Failure::failed(error.to_string()))?;
     raise_descriptor_limit();
     let mut signals = Signals::new()?;
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| occupied(config.listen, &error))?;
+    let listener =
+        switchboard_server::listen(config.listen).map_err(|error| occupied(config.listen, &error))?;
     let address = listener.local_addr()?;
     let greeting = Greeting::of(&config, address);
     let server = Server::start(config).await.map_err(refused)?;

@@ -13,13 +13,12 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{BASIC, GENEROUS, SECRETS, Served, root};
+use support::{BASIC, GENEROUS, Served};
 
-/// The program of a peer with its interpreter; what is missing makes the test fail.
+/// A peer, by the language that it is written in.
 enum Peer {
     Python,
     Node,
@@ -27,33 +26,9 @@ enum Peer {
 
 impl Peer {
     fn command(&self) -> Command {
-        let peers = root().join("tests/peers");
         match self {
-            Self::Python => {
-                let own = root().join(".venv/bin/python");
-                let python = if own.exists() { own } else { PathBuf::from("python3") };
-                let works =
-                    Command::new(&python).args(["-c", "import websockets.asyncio.client, msgpack"]).output();
-                assert!(
-                    works.is_ok_and(|output| output.status.success()),
-                    "{} with the packages `websockets` and `msgpack` is missing: run script/test, which installs them",
-                    python.display()
-                );
-                let mut command = Command::new(python);
-                command.arg(peers.join("python/asp_peer.py")).env("PYTHONDONTWRITEBYTECODE", "1");
-                command
-            }
-            Self::Node => {
-                let works = Command::new("node").arg("--version").output();
-                assert!(
-                    works.is_ok_and(|output| output.status.success())
-                        && peers.join("node/node_modules/ws/package.json").exists(),
-                    "node with the package `ws` is missing: run script/test, which installs them"
-                );
-                let mut command = Command::new("node");
-                command.arg(peers.join("node/asp_peer.mjs"));
-                command
-            }
+            Self::Python => support::python("asp_peer.py"),
+            Self::Node => support::node("asp_peer.mjs"),
         }
     }
 
@@ -62,12 +37,7 @@ impl Peer {
         let data = tempfile::tempdir().unwrap();
         let generous = Served::start(&data.path().join("generous"), &[BASIC, GENEROUS]);
         let strict = Served::start(&data.path().join("strict"), &[BASIC]);
-        let output = self
-            .command()
-            .args([&generous.url(), "--strict", &strict.url()])
-            .envs(SECRETS.iter().copied())
-            .output()
-            .unwrap();
+        let output = self.command().args([&generous.url(), "--strict", &strict.url()]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let failed: Vec<_> = said.lines().filter(|line| !line.starts_with("ok ")).collect();
         assert!(
@@ -82,13 +52,8 @@ impl Peer {
     fn drain(&self) {
         let data = tempfile::tempdir().unwrap();
         let server = Served::start(data.path(), &[BASIC, GENEROUS]);
-        let mut peer = self
-            .command()
-            .args([&server.url(), "--drain"])
-            .envs(SECRETS.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut peer =
+            self.command().args([&server.url(), "--drain"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = Vec::new();
         for line in BufReader::new(peer.stdout.take().unwrap()).lines().map_while(Result::ok) {
             if line == "ready" {

@@ -14,13 +14,13 @@ import os
 import secrets
 import sys
 import time
-import traceback
 import zlib
 from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus, NegotiationError
 
 from asp_wire import *
+from checks import run, run_beside, summary, wanted
 
 CHECKS, STRICT = [], []
 
@@ -1440,32 +1440,12 @@ async def asp_078_goaway(world):
     equal([f.payload for f in bare.inbox if f.terminal], [b""], "the bare request has ended")
 
 
-async def run(function, world, results, patience):
-    try:
-        await asyncio.wait_for(function(world), patience)
-        results.append(True)
-        print(f"ok {function.__name__}", flush=True)
-    except Exception as error:
-        results.append(False)
-        why = str(error) or type(error).__name__
-        if not isinstance(error, Failed):
-            why = f"{type(error).__name__}: {why} ({traceback.format_exc().splitlines()[-3].strip()})"
-        print(f"FAIL {function.__name__} {' '.join(why.split())}", flush=True)
-
-
 async def main(arguments):
     url, *options = arguments
-    only = [name for name in os.environ.get("PEER_ONLY", "").split(",") if name]
-    wanted = lambda checks: [check for check in checks if not only or any(part in check.__name__ for part in only)]
     world, results = World(url), []
     if "--drain" in options:
         await run(asp_078_goaway, world, results, 40)
     else:
-        at_once = asyncio.Semaphore(4)
-
-        async def beside(function):
-            async with at_once:
-                await run(function, world, results, 40)
 
         async def alone():
             if "--strict" in options:
@@ -1473,9 +1453,8 @@ async def main(arguments):
                 for function in wanted(STRICT):
                     await run(function, narrow, results, 40)
 
-        await asyncio.gather(alone(), *(beside(function) for function in wanted(CHECKS)))
-    print(f"{results.count(True)} passed, {results.count(False)} failed", flush=True)
-    return 0 if results and all(results) else 1
+        await asyncio.gather(alone(), run_beside(wanted(CHECKS), world, results, 40))
+    return summary(results)
 
 
 if __name__ == "__main__":

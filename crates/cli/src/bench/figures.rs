@@ -17,12 +17,26 @@ use super::servers::{Load, Process, micros};
 pub(super) struct Scale {
     pub(super) idle: usize,
     pub(super) storm: usize,
+    pub(super) sessions: usize,
+    /// Events of a long session.
+    pub(super) long: u32,
     pub(super) rounds: usize,
 }
 
 impl Scale {
-    pub(super) const WHOLE: Self = Self { idle: 8000, storm: 5000, rounds: 40 };
-    pub(super) const QUICK: Self = Self { idle: 1000, storm: 500, rounds: 10 };
+    pub(super) const WHOLE: Self =
+        Self { idle: 10_000, storm: 5000, sessions: 10_000, long: 100_000, rounds: 40 };
+    pub(super) const QUICK: Self = Self { idle: 1000, storm: 500, sessions: 1000, long: 20_000, rounds: 10 };
+
+    /// The most connections that a group of figures has open at the same time.
+    pub(super) fn connections(&self, group: &str) -> usize {
+        match group {
+            "memory" => self.idle + WARM,
+            "storm" => self.storm,
+            "growth" => self.sessions,
+            _ => 1000,
+        }
+    }
 }
 
 /// Start of the binary to the first connection that it accepts.
@@ -41,12 +55,14 @@ pub(super) async fn startup(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 /// Memory per idle connection, with the session that makes it resumable.
 pub(super) async fn memory(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let process = Process::server(&[]).await?;
-    let warm = connect_many(&process.address, 200).await?;
+    let warm = connect_many(&process.address, WARM, true).await?;
     drop(warm);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = process.memory();
-    let peers = connect_many(&process.address, scale.idle).await?;
+    let peers = connect_many(&process.address, scale.idle, true).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
+    let open = process.metric("switchboard_connections{protocol=\"asp\"}").await?;
+    anyhow::ensure!(open == peers.len() as f64, "{open} of {} connections are open", peers.len());
     let each = (process.memory().saturating_sub(before)) as f64 / peers.len() as f64 / 1024.0;
     let name = format!("memory per idle connection with session state, {} connections", peers.len());
     Ok(vec![Figure::new(name, each, "KiB").budget(16.0, 10.0)])
@@ -132,7 +148,7 @@ pub(super) async fn latency(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 pub(super) async fn fan_out(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let (readers, seconds) = if scale.rounds > 10 { (1000, 6) } else { (100, 2) };
     let process = Process::server(&[]).await?;
-    let peers = connect_many(&process.address, readers).await?;
+    let peers = connect_many(&process.address, readers, true).await?;
     let load = Load::paced(50 * (seconds + 4), 32, Duration::from_millis(20));
     let mut invoke = Invoke::chat(load.text());
     invoke.session = Some("fan-out".into());
@@ -173,11 +189,11 @@ pub(super) async fn events_per_commit(scale: Scale) -> anyhow::Result<Vec<Figure
     let seconds = if scale.rounds > 10 { 6 } else { 2 };
     let process = Process::server(&[]).await?;
     let load = Load::paced(100 * seconds, 32, Duration::from_millis(10));
-    let (events, commits) = store_counters(&process.address).await?;
+    let (events, commits) = store_counters(&process).await?;
     let began = Instant::now();
     stream_all(&process.address, 100, load).await?;
     let elapsed = began.elapsed().as_secs_f64();
-    let (events_after, commits_after) = store_counters(&process.address).await?;
+    let (events_after, commits_after) = store_counters(&process).await?;
     let (events, commits) = (events_after - events, commits_after - commits);
     Ok(vec![
         Figure::new("events per commit at 10 k events/s offered", events / commits, "")
@@ -276,72 +292,6 @@ pub(super) async fn interrupt(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// What an event costs as sessions get many, and what opening costs as they get long.
-pub(super) async fn growth(scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let many: usize = if scale.rounds > 10 { 10_000 } else { 1_000 };
-    let mut costs = Vec::new();
-    for sessions in [1, many] {
-        let process = Process::server(&["session.running_turns=20000"]).await?;
-        let mut peers = Vec::new();
-        for _ in 0..50 {
-            peers.push(Peer::connect_unlimited(&process.address).await?);
-        }
-        let events = 40_000;
-        let each = u32::try_from(events / sessions).unwrap_or(1).max(1);
-        let before = process.cpu();
-        for batch in 0..sessions.div_ceil(50 * 16) {
-            let mut tasks = JoinSet::new();
-            for (number, mut peer) in peers.drain(..).enumerate() {
-                let wanted = (0..16_usize)
-                    .filter(|slot| batch * 800 + slot * 50 + number < sessions)
-                    .collect::<Vec<_>>();
-                tasks.spawn(async move {
-                    for slot in &wanted {
-                        let mut invoke = Invoke::chat(Load::burst(each, 32).text());
-                        invoke.session = Some(format!("growth-{}", batch * 800 + slot * 50 + number));
-                        peer.invoke(u16::try_from(slot + 1)?, &invoke).await?;
-                    }
-                    peer.drain(wanted.len()).await?;
-                    anyhow::Ok(peer)
-                });
-            }
-            while let Some(result) = tasks.join_next().await {
-                peers.push(result??);
-            }
-        }
-        costs.push((process.cpu() - before).as_secs_f64() * 1e6 / (f64::from(each) * sessions as f64));
-    }
-    let mut opens = Vec::new();
-    for events in [1_000, if scale.rounds > 10 { 100_000 } else { 20_000 }] {
-        opens.push(open_long_session(events).await?);
-    }
-    Ok(vec![
-        Figure::new(format!("CPU per event with {many} sessions of few events"), costs[1], "µs")
-            .yardstick("one session (µs)", costs[0]),
-        Figure::new("opening a session of 100 000 events", opens[1], "ms")
-            .yardstick("a session of 1 000 events (ms)", opens[0]),
-    ])
-}
-
-/// Time from an INVOKE to its first record in a session that is only in the log.
-async fn open_long_session(events: u32) -> anyhow::Result<f64> {
-    let process = Process::server(&["limits.session_idle_ms=1", "asp.limits.resume_s=0"]).await?;
-    let mut peer = Peer::connect_unlimited(&process.address).await?;
-    let mut invoke = Invoke::chat(Load::burst(events, 16).text());
-    invoke.session = Some("long".into());
-    peer.invoke(1, &invoke).await?;
-    peer.drain(1).await?;
-    drop(peer);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let mut peer = Peer::connect_unlimited(&process.address).await?;
-    let mut again = Invoke::chat(Load::burst(1, 16).text());
-    again.session = Some("long".into());
-    let began = Instant::now();
-    peer.invoke(1, &again).await?;
-    peer.receive().await?;
-    Ok(millis(began.elapsed()))
-}
-
 async fn cut_after_asking(address: &str, count: u32) -> anyhow::Result<ServerHello> {
     let mut peer = Peer::connect_unlimited(address).await?;
     peer.invoke(1, &Invoke::chat(Load::burst(count, 32).text())).await?;
@@ -350,13 +300,16 @@ async fn cut_after_asking(address: &str, count: u32) -> anyhow::Result<ServerHel
     peer.accept.clone().context("no accept")
 }
 
-async fn connect_many(address: &str, count: usize) -> anyhow::Result<Vec<Peer>> {
+/// Opens connections, with or without credit; fewer at a time than wait in front of a listener.
+pub(super) async fn connect_many(address: &str, count: usize, credit: bool) -> anyhow::Result<Vec<Peer>> {
     let mut peers = Vec::with_capacity(count);
-    for chunk in (0..count).collect::<Vec<_>>().chunks(200) {
+    for chunk in (0..count).collect::<Vec<_>>().chunks(100) {
         let mut tasks = JoinSet::new();
         for _ in chunk {
             let address = address.to_owned();
-            tasks.spawn(async move { Peer::connect(&address).await });
+            tasks.spawn(async move {
+                if credit { Peer::connect(&address).await } else { Peer::connect_unlimited(&address).await }
+            });
         }
         while let Some(result) = tasks.join_next().await {
             peers.push(result??);
@@ -379,7 +332,7 @@ async fn stream_all(address: &str, connections: usize, load: Load) -> anyhow::Re
 }
 
 /// Clients do not all speak at the same moment: each begins a little later than the one before.
-fn phase(load: Load, number: u32, of: u32) -> Duration {
+pub(super) fn phase(load: Load, number: u32, of: u32) -> Duration {
     load.delay * number / of
 }
 
@@ -422,22 +375,16 @@ async fn total(mut tasks: JoinSet<anyhow::Result<usize>>) -> anyhow::Result<usiz
 }
 
 /// Events and commits that the log has counted.
-async fn store_counters(address: &str) -> anyhow::Result<(f64, f64)> {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut stream = tokio::net::TcpStream::connect(address).await?;
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut body = String::new();
-    stream.read_to_string(&mut body).await?;
-    let value = |name: &str| {
-        let line = body.lines().find(|line| line.split(' ').next() == Some(name));
-        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-    };
-    let events = value("switchboard_store_events").context("no metric switchboard_store_events")?;
-    let commits = value("switchboard_store_commits").context("no metric switchboard_store_commits")?;
-    Ok((events, commits))
+async fn store_counters(process: &Process) -> anyhow::Result<(f64, f64)> {
+    Ok((
+        process.metric("switchboard_store_events").await?,
+        process.metric("switchboard_store_commits").await?,
+    ))
 }
 
-fn millis(duration: Duration) -> f64 {
+pub(super) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
+
+/// Connections that come and go before memory is measured.
+const WARM: usize = 200;

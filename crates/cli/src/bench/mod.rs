@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+mod acolyte;
 mod figures;
+mod growth;
+mod limits;
 mod peer;
 mod report;
 mod servers;
@@ -22,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth.
+    /// commit, resume, storm, interrupt, growth, acolyte.
     #[arg(long)]
     only: Option<String>,
     /// Also write the table to this file.
@@ -53,14 +56,12 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
         return Ok(true);
     }
     let scale = if args.quick { Scale::QUICK } else { Scale::WHOLE };
-    let wanted = |group: &str| args.only.as_deref().is_none_or(|only| group.starts_with(only));
+    let groups = wanted(args.only.as_deref());
+    limits::allow_connections(groups.iter().map(|group| scale.connections(group)).max().unwrap_or(0))?;
     writeln!(out, "{}", report::HEAD)?;
     let mut all: Vec<Figure> = Vec::new();
-    for group in GROUPS {
-        if !wanted(group) {
-            continue;
-        }
-        let figures = match *group {
+    for group in groups {
+        let figures = match group {
             "startup" => figures::startup(scale).await?,
             "memory" => figures::memory(scale).await?,
             "throughput" => figures::throughput(scale).await?,
@@ -70,7 +71,8 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "resume" => figures::resume(scale).await?,
             "storm" => figures::storm(scale).await?,
             "interrupt" => figures::interrupt(scale).await?,
-            _ => figures::growth(scale).await?,
+            "acolyte" => acolyte::chats(scale).await?,
+            _ => growth::growth(scale).await?,
         };
         for figure in figures {
             writeln!(out, "{}", figure.row())?;
@@ -83,6 +85,11 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
         writeln!(out, "written to {}", path.display())?;
     }
     Ok(all.iter().all(Figure::is_kept))
+}
+
+/// The groups to measure.
+fn wanted(only: Option<&str>) -> Vec<&'static str> {
+    GROUPS.iter().filter(|group| only.is_none_or(|only| group.starts_with(only))).copied().collect()
 }
 
 /// What the figures were measured on, in few words.
@@ -105,4 +112,5 @@ const GROUPS: &[&str] = &[
     "storm",
     "interrupt",
     "growth",
+    "acolyte",
 ];

@@ -1,5 +1,7 @@
 //! A raw ASP peer that costs as little as possible, so that the server is what is measured.
 
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -12,7 +14,7 @@ use switchboard_asp::message::{
     Enc, EncFlag, Hello, HelloOp, Interrupt, Invoke, Opcode, ResumeRequest, Secret, ServerHello,
 };
 use switchboard_asp::{Features, Flags, Map};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -23,7 +25,7 @@ use super::servers::micros;
 
 /// One connection.
 pub(super) struct Peer {
-    socket: WebSocketStream<TcpStream>,
+    socket: Socket,
     pub(super) accept: Option<ServerHello>,
 }
 
@@ -53,16 +55,8 @@ impl Received {
 impl Peer {
     /// Connects without saying anything.
     pub(super) async fn open(address: &str, path: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let mut request = format!("ws://{address}{path}").into_client_request()?;
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("asp-v1"));
-        let config = WebSocketConfig::default().read_buffer_size(8 << 10).write_buffer_size(0);
-        if path != ASP {
-            request.headers_mut().remove("sec-websocket-protocol");
-        }
-        let (socket, _) = client_async_with_config(request, stream, Some(config)).await?;
-        Ok(Self { socket, accept: None })
+        let protocol = (path == ASP).then_some("asp-v1");
+        Ok(Self { socket: open_socket(address, path, protocol).await?, accept: None })
     }
 
     /// Connects with the standard profile, in MessagePack.
@@ -165,6 +159,45 @@ impl Peer {
         Ok(frames)
     }
 }
+
+/// A WebSocket, whatever is spoken over it.
+pub(super) async fn open_socket(
+    address: &str,
+    path: &str,
+    protocol: Option<&'static str>,
+) -> anyhow::Result<Socket> {
+    let stream = dial(address).await?;
+    stream.set_nodelay(true)?;
+    let mut request = format!("ws://{address}{path}").into_client_request()?;
+    if let Some(protocol) = protocol {
+        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
+    }
+    let config = WebSocketConfig::default().read_buffer_size(8 << 10).write_buffer_size(0);
+    let (socket, _) = client_async_with_config(request, stream, Some(config)).await?;
+    Ok(socket)
+}
+
+/// Connects from 127.0.0.1, and when that has no port left, from the next address of the loopback
+/// network: each has as many ports again.
+pub(super) async fn dial(address: &str) -> anyhow::Result<TcpStream> {
+    let address: SocketAddr = address.parse()?;
+    let mut result = TcpStream::connect(address).await;
+    for last in 2..=254 {
+        // The first is what connecting says when no port is left, the second what binding says.
+        let full = [ErrorKind::AddrNotAvailable, ErrorKind::AddrInUse];
+        if !matches!(&result, Err(error) if full.contains(&error.kind())) {
+            break;
+        }
+        let socket = TcpSocket::new_v4()?;
+        result = match socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()) {
+            Ok(()) => socket.connect(address).await,
+            Err(error) => Err(error),
+        };
+    }
+    result.with_context(|| format!("cannot connect to {address}"))
+}
+
+pub(super) type Socket = WebSocketStream<TcpStream>;
 
 pub(super) const ASP: &str = "/v1/agent-socket";
 const PATIENCE: Duration = Duration::from_secs(60);

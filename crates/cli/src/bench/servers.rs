@@ -9,9 +9,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::Router;
-use axum::extract::WebSocketUpgrade;
 use axum::extract::ws::{Message, WebSocket};
+use axum::extract::{Path, WebSocketUpgrade};
 use axum::routing::any;
+use axum::serve::ListenerExt as _;
 use bytes::BytesMut;
 use futures_util::SinkExt as _;
 use switchboard_agents::{Agent, AgentError, Recovery, Turn};
@@ -21,9 +22,13 @@ use switchboard_asp::message::{Enc, EncFlag};
 use switchboard_core::AgentId;
 use switchboard_core::model::TurnEnd;
 use switchboard_server::{Config, Server};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use super::acolyte;
+use super::peer::dial;
 
 /// What the agent is asked to produce: `count size delay_us stamp`.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +53,7 @@ impl Load {
         format!("{} {} {} {}", self.count, self.size, self.delay.as_micros(), u8::from(self.stamp))
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let mut next = || words.next()?.parse::<u64>().ok();
         Some(Self {
@@ -59,12 +64,40 @@ impl Load {
         })
     }
 
-    fn delta(&self) -> String {
+    pub(super) fn delta(&self) -> String {
         let mut text = if self.stamp { format!("{:016} ", micros()) } else { String::new() };
         while text.len() < self.size {
             text.push('x');
         }
         text
+    }
+
+    /// When a stamped delta was made, in microseconds since the Unix epoch.
+    pub(super) fn made_at(delta: &str) -> Option<u64> {
+        delta.split_once(' ')?.0.parse().ok()
+    }
+
+    /// When its deltas are due.
+    pub(super) fn pace(&self) -> Pace {
+        Pace { delay: self.delay, due: None }
+    }
+}
+
+/// Lets the delay of a load pass between one delta and the next; the first is due at once.
+pub(super) struct Pace {
+    delay: Duration,
+    due: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) async fn next(&mut self) {
+        if self.delay.is_zero() {
+            return;
+        }
+        if let Some(due) = self.due {
+            tokio::time::sleep_until(due).await;
+        }
+        self.due = Some(self.due.unwrap_or_else(Instant::now) + self.delay);
     }
 }
 
@@ -84,12 +117,9 @@ impl Agent for LoadAgent {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let text = turn.request().text();
         let load = Load::parse(&text).unwrap_or_else(|| Load::burst(1, 16));
-        let mut next = tokio::time::Instant::now();
+        let mut pace = load.pace();
         for _ in 0..load.count {
-            if !load.delay.is_zero() {
-                next += load.delay;
-                tokio::time::sleep_until(next).await;
-            }
+            pace.next().await;
             turn.text(load.delta()).await?;
         }
         Ok(TurnEnd::complete())
@@ -103,7 +133,7 @@ impl Agent for LoadAgent {
 /// Serves with the measuring agent until killed.
 pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
     let config = Config::load(None, [], overrides)?;
-    let listener = TcpListener::bind(config.listen).await?;
+    let listener = switchboard_server::listen(config.listen)?;
     let address = listener.local_addr()?;
     let agents: BTreeMap<AgentId, Arc<dyn Agent>> =
         BTreeMap::from([(AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>)]);
@@ -113,34 +143,35 @@ pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The yardstick: answers each message with the frames that our server would send for it, straight
-/// from memory, with one flush per message or one for all.
+/// Serves the yardsticks until killed.
 pub(super) async fn serve_bare() -> anyhow::Result<()> {
-    let app = Router::new().route(
-        "/{flush}",
-        any(
-            |axum::extract::Path(flush): axum::extract::Path<String>, upgrade: WebSocketUpgrade| async move {
-                let upgrade = upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
-                upgrade.on_upgrade(move |socket| bare_loop(socket, flush == "each"))
-            },
-        ),
-    );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     announce(&listener.local_addr()?.to_string())?;
-    axum::serve(listener, app).await?;
+    // As our server does: a small message does not wait for the acknowledgement of the one before.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, bare_loops()).await?;
     Ok(())
 }
 
+/// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte.
+pub(super) fn bare_loops() -> Router {
+    let buffered = |upgrade: WebSocketUpgrade| upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
+    let asp = move |Path(flush): Path<String>, upgrade: WebSocketUpgrade| async move {
+        buffered(upgrade).on_upgrade(move |socket| bare_loop(socket, flush == "each"))
+    };
+    let acolyte =
+        move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(acolyte::bare_loop) };
+    Router::new().route("/{flush}", any(asp)).route(acolyte::PATH, any(acolyte))
+}
+
+/// Answers each message with the frames that our server would send for it, straight from memory.
 async fn bare_loop(mut socket: WebSocket, flush_each: bool) {
     while let Some(Ok(message)) = socket.recv().await {
         let Message::Text(text) = message else { continue };
         let Some(load) = Load::parse(text.as_str()) else { continue };
-        let mut next = tokio::time::Instant::now();
+        let mut pace = load.pace();
         for n in 0..load.count {
-            if !load.delay.is_zero() {
-                next += load.delay;
-                tokio::time::sleep_until(next).await;
-            }
+            pace.next().await;
             let last = n + 1 == load.count;
             let flags = if last { Flags::END } else { Flags::NONE }.with_enc(EncFlag::Msgpack);
             let mut frame = BytesMut::new();
@@ -229,6 +260,18 @@ impl Process {
         line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
+    /// A metric of our server, with its labels.
+    pub(super) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let address = &self.address;
+        let mut stream = dial(address).await?;
+        let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut body = String::new();
+        stream.read_to_string(&mut body).await?;
+        let value = body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.with_context(|| format!("no metric {name}"))
+    }
+
     fn proc(&self, file: &str) -> String {
         let pid = self.child.id().unwrap_or(0);
         std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
@@ -241,9 +284,9 @@ const WIDE: &[&str] = &[
     "limits.connections_per_principal=100000",
     "limits.connections_per_address=100000",
     "limits.new_connections_per_address_per_s=100000",
+    "limits.new_connections_per_address_burst=100000",
     "asp.limits.connections_per_s=100000",
     "asp.limits.connections_burst=100000",
-    "limits.new_connections_per_address_burst=100000",
     "limits.principal_frames_per_s=10000000",
     "limits.principal_frames_burst=10000000",
     "limits.principal_bytes_per_s=1000000000",
@@ -255,4 +298,6 @@ const WIDE: &[&str] = &[
     "asp.limits.frames_burst=1000000",
     "asp.limits.invokes_per_s=1000000",
     "asp.limits.invokes_burst=1000000",
+    "asp.limits.heartbeat_s=150",
+    "asp.limits.dead_s=300",
 ];

@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+#[path = "../../../server/tests/support/rpc.rs"]
+pub(crate) mod rpc;
 #[path = "../../../server/tests/support/wire.rs"]
 pub(crate) mod wire;
 
@@ -17,6 +19,7 @@ pub(crate) const SECRETS: &[(&str, &str)] = &[
     ("PEER_KEY_ANN", "key-of-ann-0123456789abcdef"),
     ("PEER_KEY_BOB", "key-of-bob-0123456789abcdef"),
     ("PEER_KEY_NARROW", "key-of-narrow-0123456789abcdef"),
+    ("PEER_KEY_ADMIN", "key-of-admin-0123456789abcdef"),
     ("PEER_JWT_SECRET", "a-secret-that-is-shared-and-long-enough"),
     ("PEER_JWT_ISSUER", "https://issuer.test"),
     ("PEER_JWT_AUDIENCE", "https://switchboard.test"),
@@ -27,14 +30,15 @@ pub(crate) const ANN: Option<&str> = Some(SECRETS[0].1);
 /// The API key of the principal `bob`.
 pub(crate) const BOB: Option<&str> = Some(SECRETS[1].1);
 
-/// Two principals by API key, one that reaches the agent `echo` only, and one issuer of tokens; the
-/// conformance story speaks by default.
+/// Two principals by API key, one that reaches the agent `echo` only, one that may stop the server,
+/// and one issuer of tokens; the conformance story speaks by default.
 pub(crate) const BASIC: &[&str] = &[
     "listen=127.0.0.1:0",
     "auth.api_keys=[\
         {id='ann',key_env='PEER_KEY_ANN',principal='ann'},\
         {id='bob',key_env='PEER_KEY_BOB',principal='bob'},\
-        {id='narrow',key_env='PEER_KEY_NARROW',principal='narrow',scopes=['connect','invoke','agent:echo']}]",
+        {id='narrow',key_env='PEER_KEY_NARROW',principal='narrow',scopes=['connect','invoke','agent:echo']},\
+        {id='admin',key_env='PEER_KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
     "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
         secret_env='PEER_JWT_SECRET',leeway_s=0}]",
     "agent=conformance",
@@ -134,6 +138,11 @@ impl Served {
         format!("ws://{}/v1/agent-socket", self.address)
     }
 
+    /// Where everything that is spoken over HTTP begins.
+    pub(crate) fn base(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("kill");
@@ -182,6 +191,37 @@ fn listening_on(line: &str) -> Option<SocketAddr> {
     let word = rest.split_whitespace().next()?;
     let word = word.rsplit_once("://").map_or(word, |(_, word)| word).trim_end_matches(['/', ',', '.']);
     word.parse().ok()
+}
+
+/// A peer in Python; what is missing makes the test fail.
+pub(crate) fn python(script: &str) -> Command {
+    let own = root().join(".venv/bin/python");
+    let python = if own.exists() { own } else { PathBuf::from("python3") };
+    let works =
+        Command::new(&python).args(["-c", "import websockets.asyncio.client, msgpack, httpx"]).output();
+    assert!(
+        works.is_ok_and(|output| output.status.success()),
+        "{} with the packages of tests/peers/python/requirements.txt is missing: run script/setup",
+        python.display()
+    );
+    let mut command = Command::new(python);
+    command.arg(root().join("tests/peers/python").join(script)).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.envs(SECRETS.iter().copied());
+    command
+}
+
+/// A peer in JavaScript; what is missing makes the test fail.
+pub(crate) fn node(script: &str) -> Command {
+    let peers = root().join("tests/peers/node");
+    let works = Command::new("node").arg("--version").output();
+    assert!(
+        works.is_ok_and(|output| output.status.success())
+            && peers.join("node_modules/ws/package.json").exists(),
+        "node with the package `ws` is missing: run script/setup"
+    );
+    let mut command = Command::new("node");
+    command.arg(peers.join(script)).envs(SECRETS.iter().copied());
+    command
 }
 
 /// The top of the repository.
