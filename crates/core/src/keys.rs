@@ -34,9 +34,6 @@ impl KeyIndex {
         if let Some((known, _)) = self.known.get(&key) {
             return known.clone();
         }
-        while self.known.len() >= self.most && !self.order.is_empty() {
-            self.forget_oldest();
-        }
         self.insert(key, session.clone(), now);
         session
     }
@@ -45,6 +42,13 @@ impl KeyIndex {
     pub fn insert(&mut self, key: OwnedKey, session: SessionId, at: Timestamp) {
         self.known.insert(key.clone(), (session, at));
         self.order.push_back((at, key));
+        if self.order.len() > self.most.saturating_mul(2) {
+            let known = &self.known;
+            self.order.retain(|(at, key)| known.get(key).is_some_and(|(_, counts)| counts == at));
+        }
+        while self.known.len() > self.most {
+            self.forget_oldest();
+        }
     }
 
     /// Forgets a key that led to nothing in this session.
@@ -115,5 +119,21 @@ mod tests {
         assert_eq!(keys.reserve(key("b"), "two".into(), at(1)), "one".into());
         assert_eq!(keys.reserve(key("a"), "two".into(), at(1)), "two".into());
         assert!(keys.known.len() <= 2);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_behind() {
+        let mut keys = KeyIndex::new(MINUTE, 3);
+        for number in 0..100 {
+            let key = key(&number.to_string());
+            keys.reserve(key.clone(), "one".into(), at(0));
+            keys.insert(key.clone(), "one".into(), at(1));
+            keys.forget(&key, &"one".into());
+            assert!(keys.order.len() <= 6 && keys.known.is_empty());
+        }
+        for number in 0..100 {
+            keys.insert(key(&number.to_string()), "one".into(), at(2));
+            assert!(keys.order.len() <= 6 && keys.known.len() <= 3);
+        }
     }
 }
