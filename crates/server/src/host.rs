@@ -295,6 +295,6 @@ impl fmt::Debug for Host {
 
 const JOURNAL_READ: usize = 1024;
 /// Bytes of one turn that may be on their way into its session.
-const ROOM: usize = 256 << 10;
+const ROOM: usize = 512 << 10;
 /// What the smallest piece counts for.
 const SMALLEST: usize = 1 << 10;
