@@ -107,12 +107,14 @@ impl SessionActor {
     }
 
     pub(super) async fn commit(&mut self, draft: Draft) {
-        let Draft { after, events, rows, outcomes } = draft;
+        let Draft { after, mut events, rows, outcomes } = draft;
         if events.is_empty() {
             self.tell(outcomes, None);
             return;
         }
         let Some(summary) = self.session.summary() else { return };
+        // It stays in memory for a while, and most are smaller than a vector is at first.
+        events.shrink_to_fit();
         let batch = Arc::new(Batch { events });
         self.events_since_snapshot += batch.events.len() as u64;
         let snapshot = self.snapshot_is_due().then(|| Arc::new(self.session.clone()));
