@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use switchboard_core::{PrincipalId, SessionId, Timestamp};
+use switchboard_core::{Calendar, PrincipalId, SessionId, Timestamp};
 
 use crate::message::TaskId;
 use crate::state::TaskState;
@@ -202,22 +202,11 @@ pub(crate) fn told(task: &TaskId, state: TaskState, created: Timestamp, updated:
     Task { id: task.clone(), state, created_at: iso(created), updated_at: iso(updated) }
 }
 
-/// ISO 8601 in UTC with milliseconds, from days and seconds since the epoch.
+/// ISO 8601 in UTC with milliseconds.
 fn iso(at: Timestamp) -> String {
-    let millis = at.as_micros() / 1000;
-    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-    // Years begin in March here, so that the leap day is the last of its year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hours, minutes) = (rest / 3_600_000, rest / 60_000 % 60);
-    let (seconds, millis) = (rest / 1_000 % 60, rest % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+    let Calendar { year, month, day, hour, minute, second } = at.calendar();
+    let millis = at.as_millis() % 1_000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use switchboard_core::Timestamp;
+use switchboard_core::{Calendar, Timestamp};
 
 /// The time now.
 pub(crate) fn now() -> Timestamp {
@@ -35,22 +35,8 @@ pub(crate) fn short(duration: Duration) -> String {
 
 /// Date and time of day in UTC, such as `2026-11-15 10:20:08`.
 pub(crate) fn utc(then: Timestamp) -> String {
-    let (days, second) = (then.as_secs() / 86_400, then.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
-}
-
-/// Year, month and day so many days after 1970-01-01. Years begin in March here, so that the day
-/// that comes every four years is the last.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + next, month, day)
+    let Calendar { year, month, day, hour, minute, second } = then.calendar();
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]

@@ -3,37 +3,30 @@
 
 use std::time::Duration;
 
+use switchboard_core::SplitMix;
+
 /// 500 ms doubling to 30 s; each pause is anything up to that, but not nothing.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     attempt: u32,
-    random: u64,
+    random: SplitMix,
 }
 
 impl Backoff {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { attempt: 0, random: seed }
+        Self { attempt: 0, random: SplitMix::new(seed) }
     }
 
     /// The next pause.
     pub(crate) fn pause(&mut self) -> Duration {
         let most = FIRST_MS.saturating_mul(1_u64.checked_shl(self.attempt).unwrap_or(u64::MAX)).min(MOST_MS);
         self.attempt = self.attempt.saturating_add(1);
-        Duration::from_millis(LEAST_MS + self.next_random() % (most - LEAST_MS + 1))
+        Duration::from_millis(LEAST_MS + self.random.next() % (most - LEAST_MS + 1))
     }
 
     /// The connection works: start again from the shortest pause.
     pub(crate) fn reset(&mut self) {
         self.attempt = 0;
-    }
-
-    /// SplitMix64: enough to keep clients apart.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
     }
 }
 

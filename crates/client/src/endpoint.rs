@@ -93,3 +93,12 @@ pub enum OptionsError {
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
+
+/// What to do if the first attempt to connect fails for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstAttempt {
+    /// Say so.
+    FailFast,
+    /// Try again, as after a loss.
+    KeepTrying,
+}

@@ -26,8 +26,10 @@ pub mod admin;
 pub mod asp;
 mod backoff;
 mod endpoint;
+mod events;
 mod http;
 mod socket;
 mod tls;
 
+pub use events::Events;
 pub use tls::{TlsError, Trust};

@@ -12,6 +12,7 @@
 //! * [`Session`] decides what an [`Op`] leads to, and applies what was committed.
 //! * [`Event`] is the only thing that is ever stored; everything else can be derived from it.
 
+mod asked;
 mod bucket;
 mod connection;
 mod id;
@@ -24,11 +25,13 @@ mod position;
 mod principal;
 mod projection;
 mod protocol;
+mod random;
 mod reject;
 mod seed;
 mod session;
 mod time;
 
+pub use asked::Asked;
 pub use bucket::{Bucket, Rate};
 pub use connection::{
     Close, CloseReason, Connection, Frame, Head, Input, Output, Reply, RequestId, Violation,
@@ -45,7 +48,8 @@ pub use projection::{MessageRow, MessageStatus, RequestRow, Row, SessionRow, Tur
 pub use protocol::{
     Credential, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade,
 };
+pub use random::SplitMix;
 pub use reject::Reject;
 pub use seed::Seed;
 pub use session::{AttachmentView, Decision, Session, SessionView, TurnState, TurnStatus, TurnView};
-pub use time::Timestamp;
+pub use time::{Calendar, Timestamp};

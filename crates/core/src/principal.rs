@@ -89,6 +89,12 @@ impl Scopes {
         self.allowed.contains(&scope)
     }
 
+    /// The agent that was asked for, unless the credential reaches only others.
+    pub fn reachable(&self, asked: &AgentId, all: &[AgentId]) -> AgentId {
+        let reached = |agent: &&AgentId| self.allows_agent(agent);
+        Some(asked).filter(reached).or_else(|| all.iter().find(reached)).unwrap_or(asked).clone()
+    }
+
     /// Whether turns may be sent to `agent`.
     pub fn allows_agent(&self, agent: &AgentId) -> bool {
         self.agents.as_ref().is_none_or(|agents| agents.contains(agent))

@@ -25,6 +25,12 @@ impl Seed {
         hash.finalize().into()
     }
 
+    /// Which history a session is, if this is what opens it; never 0.
+    pub fn epoch(&self, counter: u64) -> u32 {
+        let [a, b, c, ..] = self.derive("epoch", counter);
+        u32::from_be_bytes([0, a, b, c]) + 1
+    }
+
     /// A secret token of 192 bits, safe in URLs.
     pub fn token(&self, purpose: &str, counter: u64) -> String {
         URL_SAFE_NO_PAD.encode(self.derive(purpose, counter).get(..24).unwrap_or_default())

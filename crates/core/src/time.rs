@@ -44,6 +44,20 @@ impl Timestamp {
         self.0 / 1_000_000
     }
 
+    /// Date and time of day in UTC.
+    pub const fn calendar(self) -> Calendar {
+        // Years begin in March here, so that the day that comes every four years is the last.
+        let (days, second) = (self.as_secs() / 86_400 + 719_468, self.as_secs() % 86_400);
+        let (era, of_era) = (days / 146_097, days % 146_097);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        Calendar { year: era * 400 + year + next, month, day, hour, minute, second }
+    }
+
     /// This much later.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
@@ -54,6 +68,23 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
+}
+
+/// A date and a time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    /// The year.
+    pub year: u64,
+    /// From 1 to 12.
+    pub month: u64,
+    /// From 1 to 31.
+    pub day: u64,
+    /// From 0 to 23.
+    pub hour: u64,
+    /// From 0 to 59.
+    pub minute: u64,
+    /// From 0 to 59.
+    pub second: u64,
 }
 
 impl fmt::Debug for Timestamp {

@@ -189,8 +189,7 @@ impl AcolyteConnection {
 
     pub(super) fn open(&mut self, session: &SessionId, name: Option<&str>) {
         let counter = self.derive();
-        let [a, b, c, ..] = self.seed.derive("epoch", counter);
-        let epoch = u32::from_be_bytes([0, a, b, c]) + 1;
+        let epoch = self.seed.epoch(counter);
         let open = Op::Open { epoch, agent: self.agent.clone(), name: name.map(str::to_owned) };
         self.submit(session, open, Pending::Nothing);
     }

@@ -4,7 +4,7 @@ use switchboard_core::model::{CallEnd, CallError};
 use switchboard_core::{CallId, Committed, Event, Frame, Op, Output, SessionId};
 
 use super::chats::Terminal;
-use super::{AcolyteConnection, Pending, Slot, Wire, error_id};
+use super::{AcolyteConnection, Chat, Pending, Slot, Wire, error_id};
 use crate::codec;
 use crate::map::{self, Said};
 use crate::message::{RpcId, ServerMessage, StreamEvent};
@@ -16,14 +16,14 @@ impl AcolyteConnection {
             return;
         }
         let Some(turn) = committed.event.turn() else { return };
-        let followers: Vec<RpcId> = self
-            .chats
-            .iter()
-            .filter(|(_, chat)| chat.turn == *turn && chat.session == *session)
-            .filter(|(_, chat)| chat.follows && chat.seen < committed.position.seq)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in followers {
+        // Who has heard it has seen it; mostly there is one.
+        let unheard = |chat: &Chat| {
+            chat.follows
+                && chat.seen < committed.position.seq
+                && chat.turn == *turn
+                && chat.session == *session
+        };
+        while let Some(id) = self.chats.iter().find(|(_, chat)| unheard(chat)).map(|(id, _)| id.clone()) {
             self.hear(&id, committed);
         }
         let stopping = matches!(&self.slot, Slot::Stopping(home, own) if home == session && own == turn);

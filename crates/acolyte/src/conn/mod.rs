@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    AgentId, AttachmentId, Connection, Frame, Input, Op, Output, Position, Principal, Reject,
+    AgentId, Asked, AttachmentId, Connection, Frame, Input, Op, Output, Position, Principal, Reject,
     Reply as Answer, RequestId, Seed, SessionId, Timestamp, TurnId, Upgrade, Violation,
 };
 
@@ -58,8 +58,7 @@ pub struct AcolyteConnection {
     slot: Slot,
     attaching: BTreeMap<RpcId, Attaching>,
     followed: BTreeMap<SessionId, Following>,
-    pending: BTreeMap<RequestId, Pending>,
-    next_request: u64,
+    pending: Asked<Pending>,
     clock: Clock,
     leaving: bool,
     closed: bool,
@@ -162,10 +161,7 @@ impl AcolyteConnection {
         seed: Seed,
     ) -> Self {
         let Upgrade { principal, agent, agents, request, .. } = upgrade;
-        // A credential may reach only others than the default.
-        let reached = |agent: &&AgentId| principal.scopes.allows_agent(agent);
-        let agent =
-            Some(&agent).filter(reached).or_else(|| agents.iter().find(reached)).unwrap_or(&agent).clone();
+        let agent = principal.scopes.reachable(&agent, &agents);
         Self {
             limits,
             service,
@@ -185,8 +181,7 @@ impl AcolyteConnection {
             slot: Slot::Free,
             attaching: BTreeMap::new(),
             followed: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            next_request: 0,
+            pending: Asked::default(),
             clock: Clock::default(),
             leaving: false,
             closed: false,
@@ -201,10 +196,7 @@ impl AcolyteConnection {
     }
 
     fn request(&mut self, pending: Pending) -> RequestId {
-        self.next_request += 1;
-        let request = RequestId(self.next_request);
-        self.pending.insert(request, pending);
-        request
+        self.pending.ask(pending)
     }
 
     fn derive(&mut self) -> u64 {
@@ -246,7 +238,7 @@ impl AcolyteConnection {
     }
 
     fn done(&mut self, request: RequestId, answer: Answer) {
-        let Some(pending) = self.pending.remove(&request) else { return };
+        let Some(pending) = self.pending.answered(request) else { return };
         match (pending, answer) {
             (Pending::Start(id), Answer::Turn { .. }) => {
                 if let Some(chat) = self.chats.get_mut(&id) {
@@ -273,7 +265,7 @@ impl AcolyteConnection {
     }
 
     fn rejected(&mut self, request: RequestId, reject: &Reject) {
-        let Some(pending) = self.pending.remove(&request) else { return };
+        let Some(pending) = self.pending.answered(request) else { return };
         match pending {
             Pending::Start(id) => self.start_rejected(&id, reject),
             Pending::Follow(session, _) => self.not_followed(&session, reject),

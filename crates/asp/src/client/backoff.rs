@@ -1,17 +1,19 @@
 //! Pauses between attempts to connect (§17.4): doubling, with jitter.
 
+use switchboard_core::SplitMix;
+
 /// 500 ms doubling to 30 s, each ± 50 %.
 #[derive(Debug)]
 pub(super) struct Backoff {
     first_ms: u64,
     most_ms: u64,
     attempt: u32,
-    random: u64,
+    random: SplitMix,
 }
 
 impl Backoff {
     pub(super) fn new(first_ms: u64, most_ms: u64, seed: u64) -> Self {
-        Self { first_ms, most_ms, attempt: 0, random: seed }
+        Self { first_ms, most_ms, attempt: 0, random: SplitMix::new(seed) }
     }
 
     /// The next pause.
@@ -19,21 +21,12 @@ impl Backoff {
         let doubled = self.first_ms.saturating_mul(1_u64.checked_shl(self.attempt).unwrap_or(u64::MAX));
         let base = doubled.min(self.most_ms);
         self.attempt = self.attempt.saturating_add(1);
-        (base / 2).saturating_add(self.next_random() % base.saturating_add(1))
+        (base / 2).saturating_add(self.random.next() % base.saturating_add(1))
     }
 
     /// The connection works: start again from the shortest pause.
     pub(super) fn reset(&mut self) {
         self.attempt = 0;
-    }
-
-    /// SplitMix64: enough to keep clients from coming back all at once.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
     }
 }
 

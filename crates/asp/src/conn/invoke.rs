@@ -179,21 +179,12 @@ impl AspConnection {
 
     pub(super) fn submit_open(&mut self, session: &SessionId, name: Option<&str>) {
         let counter = self.derive();
-        let [a, b, c, ..] = self.seed.derive("epoch", counter);
         let op = Op::Open {
-            epoch: u32::from_be_bytes([0, a, b, c]) + 1,
-            agent: self.session_agent(),
+            epoch: self.seed.epoch(counter),
+            agent: self.principal.scopes.reachable(&self.agent, &self.agents),
             name: name.map(str::to_owned),
         };
         self.submit(session, op, Pending::Nothing);
-    }
-
-    /// The agent that a session of this client is opened with: the one asked for, unless the
-    /// credential reaches only others.
-    fn session_agent(&self) -> AgentId {
-        let reached = |agent: &&AgentId| self.principal.scopes.allows_agent(agent);
-        let asked = Some(&self.agent).filter(reached);
-        asked.or_else(|| self.agents.iter().find(reached)).unwrap_or(&self.agent).clone()
     }
 
     pub(super) fn follow(&mut self, session: &SessionId, from: Option<Position>) -> RequestId {

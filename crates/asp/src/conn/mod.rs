@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use switchboard_core::model::Tool;
 use switchboard_core::{
-    AgentId, AttachmentId, Close as CoreClose, CloseReason, Connection, Frame as TransportFrame, Input, Op,
-    Output, Principal, Reject, Reply, RequestId, Seed, SessionId, Timestamp, ToolName, TurnId, Upgrade,
-    Violation,
+    AgentId, Asked, AttachmentId, Close as CoreClose, CloseReason, Connection, Frame as TransportFrame,
+    Input, Op, Output, Principal, Reject, Reply, RequestId, Seed, SessionId, Timestamp, ToolName, TurnId,
+    Upgrade, Violation,
 };
 
 mod bucket;
@@ -51,8 +51,7 @@ pub struct AspConnection {
     held_back: Vec<bytes::Bytes>,
     held_back_bytes: usize,
     resuming: Option<Box<Resuming>>,
-    pending: BTreeMap<RequestId, Pending>,
-    next_request: u64,
+    pending: Asked<Pending>,
     tools: BTreeMap<ToolName, Tool>,
     /// `rev` of the last TOOL_DEF.
     tools_revision: u64,
@@ -184,8 +183,7 @@ impl AspConnection {
             held_back: Vec::new(),
             held_back_bytes: 0,
             resuming: None,
-            pending: BTreeMap::new(),
-            next_request: 0,
+            pending: Asked::default(),
             pressed: false,
             out: VecDeque::new(),
             now: Timestamp::default(),
@@ -200,10 +198,7 @@ impl AspConnection {
     }
 
     fn request(&mut self, pending: Pending) -> RequestId {
-        self.next_request += 1;
-        let request = RequestId(self.next_request);
-        self.pending.insert(request, pending);
-        request
+        self.pending.ask(pending)
     }
 
     fn derive(&mut self) -> u64 {
@@ -276,7 +271,7 @@ impl Connection for AspConnection {
 
 impl AspConnection {
     fn done(&mut self, request: RequestId, reply: Reply) {
-        let Some(pending) = self.pending.remove(&request) else { return };
+        let Some(pending) = self.pending.answered(request) else { return };
         match (pending, reply) {
             (Pending::Accept, Reply::Attachment(_)) => {
                 self.link.durable = true;
@@ -313,7 +308,7 @@ impl AspConnection {
     }
 
     fn rejected(&mut self, request: RequestId, reject: Reject) {
-        let Some(pending) = self.pending.remove(&request) else { return };
+        let Some(pending) = self.pending.answered(request) else { return };
         match pending {
             // Without the log there is no resume, but there is service.
             Pending::Accept => {

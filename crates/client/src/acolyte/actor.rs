@@ -18,6 +18,7 @@ use super::error::{Cause, ClientError, ConnectError};
 use super::event::{ConnectionEvent, Snapshot};
 use super::options::{FirstAttempt, Options, OptionsError};
 use crate::backoff::Backoff;
+use crate::events::Subscribers;
 use crate::socket::{DialError, Dialer, Incoming, Socket, Upgrade, sleep_until};
 
 /// What a handle asks for, with a place for the answer.
@@ -62,7 +63,7 @@ pub(super) struct Actor {
     /// socket.
     undelivered: VecDeque<(mpsc::Sender<Update>, Update)>,
     calls: BTreeMap<RpcId, oneshot::Sender<Result<Answer, ClientError>>>,
-    subscribers: Vec<mpsc::Sender<ConnectionEvent>>,
+    subscribers: Subscribers<ConnectionEvent>,
     snapshot: watch::Sender<Snapshot>,
 }
 
@@ -101,7 +102,7 @@ impl Actor {
             chats: BTreeMap::new(),
             undelivered: VecDeque::new(),
             calls: BTreeMap::new(),
-            subscribers: Vec::new(),
+            subscribers: Subscribers::new(),
             snapshot,
         };
         Ok((actor, watched))
@@ -134,7 +135,7 @@ impl Actor {
                 control = self.control.recv() => match control {
                     Some(Control::Close(reply)) => return Some(reply),
                     Some(Control::Abort(chat)) => self.machine.abort(chat, self.now()),
-                    Some(Control::Subscribe(subscriber)) => self.subscribers.push(subscriber),
+                    Some(Control::Subscribe(subscriber)) => self.subscribers.add(subscriber),
                     None => return None,
                 },
                 command = self.commands.recv(), if commands_open && room => match command {
@@ -196,12 +197,12 @@ impl Actor {
             self.on = false;
             self.machine.give_up(Loss::Closed);
             self.connected(Err(ConnectError::Failed(cause.clone())));
-            self.publish(&ConnectionEvent::Closed { cause });
+            self.subscribers.publish(&ConnectionEvent::Closed { cause });
             return;
         }
         let retry_in = cause.retry_after().unwrap_or_else(|| self.backoff.pause());
         self.retry_at = Some(Instant::now() + retry_in);
-        self.publish(&ConnectionEvent::Disconnected { cause, retry_in });
+        self.subscribers.publish(&ConnectionEvent::Disconnected { cause, retry_in });
     }
 
     /// Does what the machine says until it has nothing more to say.
@@ -295,10 +296,10 @@ impl Actor {
                     .send_modify(|snapshot| *snapshot = Snapshot { connected: true, agreed, status });
                 self.connected(Ok(()));
                 if resuming == 0 {
-                    self.publish(&ConnectionEvent::Connected);
+                    self.subscribers.publish(&ConnectionEvent::Connected);
                 }
             }
-            Event::Resumed { lost } => self.publish(&ConnectionEvent::Resumed { lost }),
+            Event::Resumed { lost } => self.subscribers.publish(&ConnectionEvent::Resumed { lost }),
             Event::Chat(id, event) => self.deliver(id, Update::Event(event)),
             Event::NotAborted(id, why) => self.deliver(id, Update::NotAborted(why)),
             Event::Ended(id, ending) => {
@@ -337,13 +338,6 @@ impl Actor {
         if let Some((_, reply)) = self.connecting.take() {
             let _ = reply.send(result);
         }
-    }
-
-    fn publish(&mut self, event: &ConnectionEvent) {
-        self.subscribers.retain(|subscriber| match subscriber.try_send(event.clone()) {
-            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => true,
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-        });
     }
 
     fn now(&self) -> u64 {

@@ -87,7 +87,7 @@ impl Client {
     pub fn events(&self) -> Events {
         let (sender, receiver) = mpsc::channel(EVENTS);
         let _ = self.control.send(Control::Subscribe(sender));
-        Events { receiver }
+        Events::new(receiver)
     }
 
     /// Leaves. Done when the connection is closed.

@@ -1,13 +1,9 @@
 //! What happens to a connection.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::Stream;
 use serde_json::{Map, Value};
 use switchboard_acolyte::message::Capabilities;
-use tokio::sync::mpsc;
 
 use super::error::Cause;
 
@@ -35,27 +31,8 @@ pub enum ConnectionEvent {
     },
 }
 
-/// Connection events since [`super::Client::events`] was called. A reader that falls behind loses the
-/// newest.
-#[derive(Debug)]
-pub struct Events {
-    pub(super) receiver: mpsc::Receiver<ConnectionEvent>,
-}
-
-impl Events {
-    /// The next event; none once the client is closed.
-    pub async fn next(&mut self) -> Option<ConnectionEvent> {
-        self.receiver.recv().await
-    }
-}
-
-impl Stream for Events {
-    type Item = ConnectionEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ConnectionEvent>> {
-        self.receiver.poll_recv(context)
-    }
-}
+/// Connection events since [`super::Client::events`] was called.
+pub type Events = crate::events::Events<ConnectionEvent>;
 
 /// The connection at a glance.
 #[derive(Debug, Clone, PartialEq, Default)]

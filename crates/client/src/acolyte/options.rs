@@ -7,7 +7,7 @@ use switchboard_acolyte::client::ClientConfig;
 use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::endpoint::Endpoint;
-pub use crate::endpoint::OptionsError;
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 use crate::tls::Trust;
 
 /// How to connect.
@@ -110,15 +110,6 @@ impl fmt::Debug for Options {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Options").field("url", &self.url).finish_non_exhaustive()
     }
-}
-
-/// What to do if the first attempt to connect fails for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstAttempt {
-    /// Say so.
-    FailFast,
-    /// Try again, as after a loss.
-    KeepTrying,
 }
 
 const RPC: &str = "/v1/rpc";

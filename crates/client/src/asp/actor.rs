@@ -19,6 +19,7 @@ use super::options::{FirstAttempt, Options, OptionsError};
 use super::request::{Delivery, Interrupter, Request};
 use super::tool::Handler;
 use super::transport::{self, Target, next_input};
+use crate::events::Subscribers;
 use crate::socket::{DialError, Socket, sleep_until};
 
 /// What a handle asks for, with a place for the answer.
@@ -77,7 +78,7 @@ pub(super) struct Actor {
     pings: BTreeMap<String, Probe>,
     last_ping: u64,
     renewing: Option<(Secret, oneshot::Sender<Result<Renewed, ClientError>>)>,
-    subscribers: Vec<mpsc::Sender<ConnectionEvent>>,
+    subscribers: Subscribers<ConnectionEvent>,
     snapshot: watch::Sender<Snapshot>,
 }
 
@@ -118,7 +119,7 @@ impl Actor {
             pings: BTreeMap::new(),
             last_ping: 0,
             renewing: None,
-            subscribers: Vec::new(),
+            subscribers: Subscribers::new(),
             snapshot,
         };
         Ok((actor, watched))
@@ -303,7 +304,7 @@ impl Actor {
                 self.machine.interrupt_all(None);
             }
             Control::OnCall(handler) => self.calls.handler = Some(handler),
-            Control::Subscribe(subscriber) => self.subscribers.push(subscriber),
+            Control::Subscribe(subscriber) => self.subscribers.add(subscriber),
             // Taken care of before it comes here.
             Control::Close(_) => {}
         }
@@ -313,14 +314,14 @@ impl Actor {
         match event {
             Event::Accepted { cid, features, resumed, lost } => {
                 self.up(cid.clone(), features);
-                self.publish(match resumed {
+                self.subscribers.publish(&match resumed {
                     true => ConnectionEvent::Resumed { lost },
                     false => ConnectionEvent::Connected { cid, features },
                 });
             }
             Event::Bare => {
                 self.up(None, Features::BARE);
-                self.publish(ConnectionEvent::Connected { cid: None, features: Features::BARE });
+                self.subscribers.publish(&ConnectionEvent::Connected { cid: None, features: Features::BARE });
             }
             Event::Record { id, record, credit } => self.record(id, record, credit),
             Event::Restarted { id } => {
@@ -330,15 +331,15 @@ impl Actor {
             Event::Ended { id, ending } => self.ended(id, ending),
             Event::Push(record) => {
                 if let Some(event) = RequestEvent::from_record(record) {
-                    self.publish(ConnectionEvent::Push(event));
+                    self.subscribers.publish(&ConnectionEvent::Push(event));
                 }
             }
             Event::ToolsChanged => {
                 let tools = self.machine.tools().cloned().collect();
                 self.snapshot.send_modify(|snapshot| snapshot.tools = tools);
-                self.publish(ConnectionEvent::ToolsChanged);
+                self.subscribers.publish(&ConnectionEvent::ToolsChanged);
             }
-            Event::AuthExpiring(_) => self.publish(ConnectionEvent::AuthExpiring),
+            Event::AuthExpiring(_) => self.subscribers.publish(&ConnectionEvent::AuthExpiring),
             Event::Authenticated { exp } => {
                 if let Some((token, reply)) = self.renewing.take() {
                     self.token = Some(token);
@@ -351,11 +352,12 @@ impl Actor {
                 }
             }
             Event::GoAway { reason, retry_ms } => {
-                self.publish(ConnectionEvent::GoAway { reason, retry_in: Duration::from_millis(retry_ms) });
+                self.subscribers
+                    .publish(&ConnectionEvent::GoAway { reason, retry_in: Duration::from_millis(retry_ms) });
             }
             Event::Error(error) => {
                 self.refuse_renewal(&error);
-                self.publish(ConnectionEvent::Error(error));
+                self.subscribers.publish(&ConnectionEvent::Error(error));
             }
             Event::Disconnected { cause, retry_at } => {
                 self.down();
@@ -364,12 +366,12 @@ impl Actor {
                     self.machine.bye(self.now());
                 }
                 let retry_in = Duration::from_millis(retry_at.saturating_sub(self.now()));
-                self.publish(ConnectionEvent::Disconnected { cause, retry_in });
+                self.subscribers.publish(&ConnectionEvent::Disconnected { cause, retry_in });
             }
             Event::Off { cause } => {
                 self.down();
                 self.connected(Err(ConnectError::from_cause(&cause, self.dial_error.as_ref())));
-                self.publish(ConnectionEvent::Closed { cause });
+                self.subscribers.publish(&ConnectionEvent::Closed { cause });
             }
         }
     }
@@ -466,13 +468,6 @@ impl Actor {
             Err(CommandError::NotOpen | CommandError::Off) => {}
             Err(error) => tracing::warn!(%error, "the result of a tool could not be sent"),
         }
-    }
-
-    fn publish(&mut self, event: ConnectionEvent) {
-        self.subscribers.retain(|subscriber| match subscriber.try_send(event.clone()) {
-            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => true,
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-        });
     }
 
     fn now(&self) -> u64 {

@@ -116,7 +116,7 @@ impl Client {
     pub fn events(&self) -> Events {
         let (sender, receiver) = mpsc::channel(EVENTS);
         let _ = self.control.send(Control::Subscribe(sender));
-        Events { receiver }
+        Events::new(receiver)
     }
 
     /// Checks the connection end to end; answers the time it took.

@@ -1,17 +1,13 @@
 //! What a user of the client sees.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::Stream;
 use switchboard_asp::client::Cause;
 use switchboard_asp::message::{
     Ask, Call, End, ErrorBody, Features, Notice, Record, RecordBody, Status, ToolActivity, ToolDef, Usage,
 };
 use switchboard_asp::value::Value;
-use tokio::sync::mpsc;
 
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,26 +112,8 @@ pub enum ConnectionEvent {
     },
 }
 
-/// Connection events since [`super::Client::events`] was called. A reader that falls behind loses the newest.
-#[derive(Debug)]
-pub struct Events {
-    pub(super) receiver: mpsc::Receiver<ConnectionEvent>,
-}
-
-impl Events {
-    /// The next event; none once the client is closed.
-    pub async fn next(&mut self) -> Option<ConnectionEvent> {
-        self.receiver.recv().await
-    }
-}
-
-impl Stream for Events {
-    type Item = ConnectionEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ConnectionEvent>> {
-        self.receiver.poll_recv(context)
-    }
-}
+/// Connection events since [`super::Client::events`] was called.
+pub type Events = crate::events::Events<ConnectionEvent>;
 
 /// The connection at a glance.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use super::tool::{Handler, ToolCall, ToolFailure};
 use crate::endpoint::Endpoint;
-pub use crate::endpoint::OptionsError;
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 use crate::tls::Trust;
 
 /// How to connect.
@@ -201,15 +201,6 @@ pub enum Bearer {
     Header,
     /// In the list of subprotocols, as browsers do it.
     Subprotocol,
-}
-
-/// What to do if the first attempt to connect fails for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstAttempt {
-    /// Say so.
-    FailFast,
-    /// Try again, as after a loss.
-    KeepTrying,
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use serde_json::Value;
 use switchboard_core::{
     Actor, AgentId, CloseReason, Committed, Credential, Event, Frame, KeyIndex, Op, Opening, OpeningRequest,
     Pii, Principal, PrincipalId, Protocol, Refusal, Reject, Reply, Row, Scope, Seed, Session, SessionId,
-    SessionLimits, Timestamp, TurnId, TurnRow, Upgrade,
+    SessionLimits, SplitMix, Timestamp, TurnId, TurnRow, Upgrade,
 };
 
 mod executor;
@@ -47,7 +47,7 @@ use crate::script::Script;
 use gateway::MAX_KEYS;
 use log::Log;
 use peer::{Delivery, Inbound, Peer};
-use schedule::{Schedule, splitmix};
+use schedule::Schedule;
 use session::{Letter, LiveSession, Mail, ReplyTo};
 
 /// A deterministic, single-threaded world. See the module's documentation.
@@ -509,10 +509,10 @@ impl World {
     }
 
     fn fresh_seed(&self) -> Seed {
-        let mut state = self.settings.seed ^ (u64::from(self.next_peer) << 32);
+        let mut random = SplitMix::new(self.settings.seed ^ (u64::from(self.next_peer) << 32));
         let mut entropy = [0; 32];
         for chunk in entropy.chunks_mut(8) {
-            chunk.copy_from_slice(&splitmix(&mut state).to_be_bytes());
+            chunk.copy_from_slice(&random.next().to_be_bytes());
         }
         Seed::new(entropy)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_core::{Op, SessionId, Timestamp, TurnId};
+use switchboard_core::{Op, SessionId, SplitMix, Timestamp, TurnId};
 
 use super::session::own;
 use super::{Order, PeerId, World};
@@ -20,17 +20,17 @@ enum Task {
 #[derive(Debug)]
 pub(super) struct Schedule {
     order: Order,
-    state: u64,
+    random: SplitMix,
     timeouts: (Timestamp, u32),
 }
 
 impl Schedule {
     pub(super) fn new(order: Order) -> Self {
-        let state = match order {
+        let seed = match order {
             Order::Fixed => 0,
             Order::Seeded(seed) => seed,
         };
-        Self { order, state, timeouts: (Timestamp::default(), 0) }
+        Self { order, random: SplitMix::new(seed), timeouts: (Timestamp::default(), 0) }
     }
 
     /// A number below `bound`.
@@ -38,7 +38,7 @@ impl Schedule {
         if bound <= 1 || self.order == Order::Fixed {
             return 0;
         }
-        let number = splitmix(&mut self.state) % bound as u64;
+        let number = self.random.next() % bound as u64;
         usize::try_from(number).unwrap_or(0)
     }
 
@@ -189,15 +189,6 @@ impl World {
             ready.map(move |(turn, execution)| (id.clone(), turn.clone(), execution.last_run))
         })
     }
-}
-
-/// The next number of a small, fast generator.
-pub(super) fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 const MAX_STEPS: u64 = 50_000_000;
