@@ -243,6 +243,8 @@ pub fn reject_words(reject: &Reject) -> (Code, String) {
         | Reject::UnknownMessage(_)
         | Reject::KeyConflict
         | Reject::AttachmentGone
+        | Reject::Enrolled(_)
+        | Reject::Offline(_)
         | Reject::Invalid(_)
         | Reject::Unauthenticated => (Code::UNKNOWN, "The chat could not be started".into()),
     }
@@ -281,7 +283,7 @@ mod tests {
     use super::*;
 
     fn told(name: &str, message: &str) -> String {
-        let end = CallEnd::Failed(CallError { name: name.into(), message: message.into() });
+        let end = CallEnd::Failed(CallError::new(name, message));
         call_code(&end).unwrap().0.as_str().to_owned()
     }
 
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!((told(&long, ""), told(&long[..64], "")), ("E_UNKNOWN".into(), long[..64].to_owned()));
         assert_eq!(call_code(&CallEnd::TimedOut).map(|(code, _)| code), Some(Code::TIMEOUT));
         assert_eq!(call_code(&CallEnd::Cancelled).map(|(code, _)| code), Some(Code::ABORTED));
-        assert_eq!(call_code(&CallEnd::Done { output: "x".into() }), None);
+        assert_eq!(call_code(&CallEnd::done("x".into())), None);
     }
 
     #[test]

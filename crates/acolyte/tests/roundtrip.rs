@@ -407,7 +407,7 @@ proptest! {
 
     #[test]
     fn every_code_of_a_tool_is_a_detail(code in "[A-Z][A-Z0-9_]{1,20}", message in text()) {
-        let error = switchboard_core::model::CallError { name: code.clone(), message };
+        let error = switchboard_core::model::CallError::new(code.clone(), message);
         let end = switchboard_core::model::CallEnd::Failed(error);
         let (told, source) = switchboard_acolyte::error::call_code(&end).unwrap();
         prop_assert_eq!((told.as_str(), source), (code.as_str(), Source::ToolError));

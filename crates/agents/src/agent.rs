@@ -1,6 +1,7 @@
 //! The contract of an agent.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use switchboard_core::model::{Failure, FailureKind, Tool, TurnEnd};
@@ -25,6 +26,21 @@ pub trait Agent: Debug + Send + Sync {
     /// What happens to its turns when the process dies under them.
     fn recovery(&self) -> Recovery {
         Recovery::Fail
+    }
+}
+
+#[async_trait]
+impl<A: Agent + ?Sized> Agent for Arc<A> {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        (**self).run(turn).await
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        (**self).tools()
+    }
+
+    fn recovery(&self) -> Recovery {
+        (**self).recovery()
     }
 }
 

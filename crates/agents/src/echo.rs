@@ -149,6 +149,7 @@ impl Agent for Echo {
             },
             version: None,
             executor: Executor::Agent,
+            options: Value::Null,
         }]
     }
 

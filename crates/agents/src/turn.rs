@@ -9,15 +9,17 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchboard_core::model::{
-    CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, Output, Tool, ToolChange, TurnRequest,
+    Batch, CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, Output, Tool, ToolChange,
+    TurnRequest,
 };
 use switchboard_core::{
-    AgentId, AttachmentId, Attempt, CallId, Event, Journal, MessageRow, Op, PrincipalId, Reject, Repeat,
-    SessionId, Timestamp, ToolName, TurnId,
+    AgentId, AttachmentId, Attempt, CallId, Callsign, Event, Journal, MessageRow, Op, PrincipalId, Reject,
+    Repeat, SessionId, Timestamp, ToolName, TurnId,
 };
 use tokio::sync::watch;
 
 use crate::agent::AgentError;
+use crate::command::{self, Command, CommandEnd};
 
 /// What a [`Turn`] stands on; the server implements it over a session, tests over a script.
 #[async_trait]
@@ -57,6 +59,8 @@ pub struct Brief {
     pub attachment: Option<AttachmentId>,
     /// What is asked.
     pub request: TurnRequest,
+    /// The device that the turn is for, if it is about one.
+    pub device: Option<Callsign>,
     /// The folder in which to work, if the client named one; it was there when the turn began.
     pub workspace: Option<Box<str>>,
     /// How many messages before the input are shown; none for all.
@@ -177,6 +181,33 @@ impl Turn {
         self.request_call(CallKind::Tool { name: name.clone(), args }, timeout).await
     }
 
+    /// Asks the device of the turn to execute commands in their order, all of them at once, and
+    /// waits for every end. A command that an earlier run has asked for is not asked for again: its
+    /// end is the one that it had, or still will have.
+    ///
+    /// # Errors
+    /// The turn is for no device, the session refuses the commands, or the turn is over.
+    pub async fn batch(
+        &mut self,
+        commands: Vec<Command>,
+        timeout: Duration,
+    ) -> Result<Vec<CommandEnd>, AgentError> {
+        let first = self.calls.saturating_add(1);
+        self.calls = self.calls.saturating_add(u32::try_from(commands.len()).unwrap_or(u32::MAX));
+        self.request_batch(first, commands, timeout).await?.ok_or_else(diverged)
+    }
+
+    /// Asks the device for something before the agent begins, under a name of its own, so that the
+    /// agent's calls are named the same without it; none if an earlier run has begun without it.
+    pub(crate) async fn ask_first(
+        &mut self,
+        command: Command,
+        timeout: Duration,
+    ) -> Result<Option<CallEnd>, AgentError> {
+        let ended = self.request_batch(0, vec![command], timeout).await?;
+        Ok(ended.and_then(|ended| ended.into_iter().next()).map(|ended| ended.end))
+    }
+
     /// Asks a person, and waits for the answer.
     ///
     /// # Errors
@@ -208,8 +239,10 @@ impl Turn {
             executor: Some(Executor::Agent),
             deadline: self.brief.deadline,
             batch: None,
+            options: Value::Null,
         };
-        self.post(Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, call }).await?;
+        self.post(Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] })
+            .await?;
         Ok(id)
     }
 
@@ -238,9 +271,7 @@ impl Turn {
             return if attempt.progress.is_empty() { Ok(()) } else { Err(diverged()) };
         }
         let end = match end {
-            CallEnd::Cancelled => {
-                CallEnd::Failed(CallError { name: "cancelled".into(), message: "cancelled".into() })
-            }
+            CallEnd::Cancelled => CallEnd::Failed(CallError::new("cancelled", "cancelled")),
             CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut => end,
         };
         self.post(Op::Answer { turn: self.brief.turn.clone(), call: call.clone(), end }).await
@@ -262,6 +293,18 @@ impl Turn {
         self.post(Op::ChangeTools(change)).await
     }
 
+    /// Whether an earlier run is still repeated here, which has seen to the tools of such executors
+    /// already; if it did so with a change, that is stepped over.
+    pub(crate) fn pass_tools(&mut self, same: impl FnOnce(&[Tool]) -> bool) -> bool {
+        let repeat = self.journal.pass(
+            |event| matches!(event, Event::ToolsChanged { added, .. } if !added.is_empty() && same(added)),
+        );
+        match repeat {
+            Repeat::Known | Repeat::Diverged => true,
+            Repeat::New => false,
+        }
+    }
+
     /// Waits until the turn is interrupted, or ends for another reason.
     pub async fn interrupted(&self) {
         let mut interrupted = self.interrupted.clone();
@@ -277,13 +320,82 @@ impl Turn {
             Some(None) => {}
             None => {
                 let deadline = self.port.now().after(timeout);
-                let call = CallRequest { id: id.clone(), kind, executor: None, deadline, batch: None };
-                let op = Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, call };
+                let call = CallRequest {
+                    id: id.clone(),
+                    kind,
+                    executor: None,
+                    deadline,
+                    batch: None,
+                    options: Value::Null,
+                };
+                let op =
+                    Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] };
                 self.port.submit(op).await.map_err(over)?;
             }
         }
+        self.end_of(&id).await
+    }
+
+    /// Asks for commands whose numbers begin with `first`; none if that is not what an earlier run
+    /// has done in its place.
+    async fn request_batch(
+        &mut self,
+        first: u32,
+        commands: Vec<Command>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<CommandEnd>>, AgentError> {
+        let Some(device) = &self.brief.device else {
+            return Err(AgentError::failed(FailureKind::Unprepared, "the turn is for no device"));
+        };
+        let (turn, fence) = (&self.brief.turn, self.brief.fence);
+        let deadline = self.port.now().after(timeout);
+        let size = u32::try_from(commands.len()).unwrap_or(u32::MAX);
+        let batch = Batch { id: command::uuid(turn, "batch", first), size };
+        let mut asked = Vec::with_capacity(commands.len());
+        let mut new = Vec::with_capacity(commands.len());
+        for (number, command) in (first..).zip(commands) {
+            let base = command::uuid(turn, "command", number);
+            let kind = CallKind::Tool { name: command.name, args: command.args };
+            let Some((id, known)) = self.journal.call(&base, &kind, fence) else { return Ok(None) };
+            match known {
+                Some(attempt) => asked.push((id, attempt.end)),
+                None if id.as_str() != base => asked.push((CallId::new(base), Some(command::not_repeated()))),
+                None => {
+                    asked.push((id.clone(), None));
+                    new.push(CallRequest {
+                        id,
+                        kind,
+                        executor: Some(Executor::Device(device.clone())),
+                        deadline,
+                        batch: Some(batch.clone()),
+                        options: command.options,
+                    });
+                }
+            }
+        }
+        if !new.is_empty() {
+            // The commands of a batch are committed together, or none of them is.
+            if new.len() != asked.len() {
+                return Ok(None);
+            }
+            let op = Op::Request { turn: turn.clone(), fence, calls: new };
+            self.port.submit(op).await.map_err(over)?;
+        }
+        let mut ended = Vec::with_capacity(asked.len());
+        for (call, end) in asked {
+            let end = match end {
+                Some(end) => end,
+                None => self.end_of(&call).await?,
+            };
+            ended.push(CommandEnd { call, end });
+        }
+        Ok(Some(ended))
+    }
+
+    /// Waits for the end of a call, unless the turn ends first.
+    async fn end_of(&self, call: &CallId) -> Result<CallEnd, AgentError> {
         tokio::select! {
-            end = self.port.call_end(&id) => match end {
+            end = self.port.call_end(call) => match end {
                 CallEnd::Cancelled => Err(AgentError::Over),
                 CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut => Ok(end),
             },

@@ -67,6 +67,7 @@ fn tool(name: &str) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Anyone,
+        options: Value::Null,
     }
 }
 
@@ -164,11 +165,9 @@ async fn tools_are_called_and_their_results_fed_back() {
     let port = Port::new(|call: &CallRequest| match &call.kind {
         CallKind::Tool { name, args } if name.as_str() == "geo.weather" => {
             assert_eq!(*args, json!({ "city": "Bern" }));
-            Some(CallEnd::Done { output: json!({ "sky": "blue" }) })
+            Some(CallEnd::done(json!({ "sky": "blue" })))
         }
-        CallKind::Tool { .. } => {
-            Some(CallEnd::Failed(CallError { name: "Oops".into(), message: "broken".into() }))
-        }
+        CallKind::Tool { .. } => Some(CallEnd::Failed(CallError::new("Oops", "broken"))),
         CallKind::Question { .. } => None,
     });
     *port.tools.lock().unwrap() = vec![tool("geo.weather"), tool("fails")];
@@ -201,7 +200,7 @@ async fn a_model_that_never_stops_asking_for_tools_is_stopped() {
     let call =
         json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "name": "t", "arguments": "{}" } }] });
     let server = Server::start(vec![Reply::Stream(vec![delta(call), stop("tool_calls")])]).await;
-    let port = Port::new(|_| Some(CallEnd::Done { output: json!(1) }));
+    let port = Port::new(|_| Some(CallEnd::done(json!(1))));
     *port.tools.lock().unwrap() = vec![tool("t")];
     let (kind, message) =
         failure(run(&server.agent(|config| config.tool_rounds = 3), &port, chat("x")).await);

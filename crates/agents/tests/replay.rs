@@ -21,10 +21,8 @@ use support::{Port, chat, lose, outputs, replay, run};
 
 fn answer(call: &CallRequest) -> Option<CallEnd> {
     Some(match &call.kind {
-        switchboard_core::model::CallKind::Tool { args, .. } => {
-            CallEnd::Done { output: json!({ "got": args }) }
-        }
-        switchboard_core::model::CallKind::Question { .. } => CallEnd::Done { output: json!("blue") },
+        switchboard_core::model::CallKind::Tool { args, .. } => CallEnd::done(json!({ "got": args })),
+        switchboard_core::model::CallKind::Question { .. } => CallEnd::done(json!("blue")),
     })
 }
 

@@ -110,12 +110,12 @@ async fn tools_of_the_agent_show_their_output() {
     assert!(matches!(&call.kind, CallKind::Tool { args, .. } if *args == json!({ "name": "x", "n": 2 })));
     assert!(matches!(&events[1], Event::CallProgress { delta, .. } if delta == "piece 1\n"));
     assert!(matches!(&events[2], Event::CallProgress { delta, .. } if delta == "piece 2\n"));
-    let done = CallEnd::Done { output: json!({ "pieces": 2 }) };
+    let done = CallEnd::done(json!({ "pieces": 2 }));
     assert!(matches!(&events[3], Event::CallEnded { end, .. } if *end == done));
 
     let port = Port::silent();
     run(&conformance(), &port, chat("tool-error no luck")).await.unwrap();
-    let failed = CallEnd::Failed(CallError { name: "Broken".into(), message: "no luck".into() });
+    let failed = CallEnd::Failed(CallError::new("Broken", "no luck"));
     assert!(matches!(&port.events()[1], Event::CallEnded { end, .. } if *end == failed));
     assert_eq!(port.text(), "done");
 }
@@ -124,9 +124,9 @@ async fn tools_of_the_agent_show_their_output() {
 async fn results_and_answers_are_variables() {
     let port = Port::new(|call: &CallRequest| {
         Some(match &call.kind {
-            CallKind::Tool { name, args } => CallEnd::Done { output: json!({ name.as_str(): args }) },
-            CallKind::Question { schema: None, .. } => CallEnd::Done { output: json!("blue") },
-            CallKind::Question { .. } => CallEnd::Done { output: json!({ "choice": "b" }) },
+            CallKind::Tool { name, args } => CallEnd::done(json!({ name.as_str(): args })),
+            CallKind::Question { schema: None, .. } => CallEnd::done(json!("blue")),
+            CallKind::Question { .. } => CallEnd::done(json!({ "choice": "b" })),
         })
     });
     let story = conformance();
@@ -145,7 +145,7 @@ async fn calls_without_a_result_fail_or_go_on_as_the_story_says() {
     run(&conformance(), &port, chat("try w within 5")).await.unwrap();
     assert_eq!(port.text(), "trying timed_out ");
 
-    let port = Port::new(|_| Some(CallEnd::Failed(CallError { name: "E".into(), message: "m".into() })));
+    let port = Port::new(|_| Some(CallEnd::Failed(CallError::new("E", "m"))));
     run(&conformance(), &port, chat("call w")).await.unwrap();
     assert_eq!(port.text(), "failed: E m");
     let strict = script("[fallback]\nsteps = [{ call = { name = 'w', on_error = 'fail' } }]");
@@ -270,10 +270,10 @@ async fn the_demo_answers_whatever_it_suggests() {
     assert!(said(&demo, "plan").await.ends_with("Tea is ready."));
     assert_eq!(said(&demo, "schön").await, "You said: schön");
     assert!(said(&demo, " ").await.starts_with("You said nothing"));
-    let port = Port::new(|_| Some(CallEnd::Done { output: json!("Tea, please") }));
+    let port = Port::new(|_| Some(CallEnd::done(json!("Tea, please"))));
     run(&demo, &port, chat("ask me")).await.unwrap();
     assert!(port.text().starts_with("Tea it is."));
-    let port = Port::new(|_| Some(CallEnd::Done { output: json!(42) }));
+    let port = Port::new(|_| Some(CallEnd::done(json!(42))));
     run(&demo, &port, chat("call shell {\"a\":1}")).await.unwrap();
     assert_eq!(port.text(), "shell answered: 42");
     assert!(!demo.tools().is_empty());

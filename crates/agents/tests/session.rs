@@ -14,13 +14,17 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use switchboard_agents::{Agent, AgentError, Script, Story, Turn, TurnPort};
+use switchboard_agents::{
+    Agent, AgentError, Brief, CommandContext, DeviceScript, DeviceTools, Script, Story, Turn, TurnPort,
+    WithDevice,
+};
 use switchboard_core::model::{
-    CallEnd, CallKind, Executor, NewTurn, Origin, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome,
+    Call, CallEnd, CallKind, Executor, NewTurn, Origin, Tool, ToolAnnotations, ToolChange, TurnEnd,
+    TurnOutcome,
 };
 use switchboard_core::{
-    Actor, CallId, Committed, Event, MessageRow, Op, Position, PrincipalId, Reject, Session, SessionId,
-    SessionLimits, Timestamp, TurnId, WorkerId,
+    Actor, CallId, Callsign, Committed, Event, MessageRow, Op, Position, PrincipalId, Reject, Session,
+    SessionId, SessionLimits, Timestamp, TurnId, WorkerId,
 };
 use tokio::sync::watch;
 
@@ -34,7 +38,7 @@ struct World {
 }
 
 impl World {
-    fn new(input: &str) -> Self {
+    fn new(input: &str, device: Option<Callsign>) -> Self {
         let limits = SessionLimits { offers: u32::MAX, ..SessionLimits::default() };
         let session = Session::new(SessionId::from("ses_test"), limits);
         let mut world = Self { session, log: Vec::new(), life: 0 };
@@ -48,6 +52,7 @@ impl World {
             annotations: ToolAnnotations::default(),
             version: None,
             executor: Executor::Principal(PrincipalId::from("ann")),
+            options: Value::Null,
         };
         let tools = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
         world.ask(&client(), Op::ChangeTools(tools)).unwrap();
@@ -55,6 +60,7 @@ impl World {
             turn: TurnId::from("inv_test"),
             request: chat(input),
             agent: None,
+            device,
             origin: Origin {
                 principal: PrincipalId::from("ann"),
                 protocol: "test".into(),
@@ -129,21 +135,28 @@ impl TurnPort for Port {
     }
 
     async fn call_end(&self, call: &CallId) -> CallEnd {
-        let kind = {
+        let requested = {
             let world = self.world.lock().unwrap();
             let requested = world.log.iter().rev().find_map(|event| match event {
-                Event::CallRequested { call: known, .. } if known.id == *call => Some(known.kind.clone()),
+                Event::CallRequested { call: known, .. } if known.id == *call => Some((**known).clone()),
                 _ => None,
             });
             requested.unwrap()
         };
-        let output = match kind {
+        let output = match requested.kind {
+            CallKind::Tool { name, .. } if name.as_str() == "list_tools" => {
+                json!([{ "tool_key": "k", "tool_name": "open.log", "namespace": "fs", "tool_type": "action" }])
+            }
             CallKind::Tool { args, .. } => json!({ "got": args }),
             CallKind::Question { text, .. } => json!(text),
         };
-        let end = CallEnd::Done { output };
+        let asker = match requested.executor {
+            Executor::Device(device) => Actor::client(PrincipalId::from("bob")).enrolled(Some(device)),
+            _ => client(),
+        };
+        let end = CallEnd::done(output);
         let op = Op::Answer { turn: TurnId::from("inv_test"), call: call.clone(), end: end.clone() };
-        match self.act(&client(), op) {
+        match self.act(&asker, op) {
             Ok(()) => end,
             Err(_) => CallEnd::Cancelled,
         }
@@ -172,7 +185,18 @@ fn now() -> Timestamp {
 
 /// Runs a turn with executors that live for so many ops, until one of them ends it.
 async fn run(agent: &dyn Agent, input: &str, life: usize) -> (TurnEnd, Vec<Event>) {
-    let world = Arc::new(Mutex::new(World::new(input)));
+    run_each(|_| agent, input, None, life).await
+}
+
+/// The same with an agent for each run, and for a device.
+async fn run_each<'a>(
+    agent: impl Fn(u32) -> &'a dyn Agent,
+    input: &str,
+    device: Option<&str>,
+    life: usize,
+) -> (TurnEnd, Vec<Event>) {
+    let device = device.map(Callsign::from);
+    let world = Arc::new(Mutex::new(World::new(input, device.clone())));
     for fence in 1.. {
         let worker = Actor::worker(WorkerId::from(format!("worker {fence}").as_str()));
         let turn = TurnId::from("inv_test");
@@ -185,8 +209,9 @@ async fn run(agent: &dyn Agent, input: &str, life: usize) -> (TurnEnd, Vec<Event
         };
         let port = Arc::new(Port { world: world.clone(), worker });
         let (_keep, interrupted) = watch::channel(false);
-        let mut running = Turn::new(brief(chat(input), fence), port, interrupted, journal);
-        let result = agent.run(&mut running).await;
+        let brief = Brief { device: device.clone(), ..brief(chat(input), fence) };
+        let mut running = Turn::new(brief, port, interrupted, journal);
+        let result = agent(fence).run(&mut running).await;
         let mut world = world.lock().unwrap();
         match result {
             Ok(end) => return (end, world.journal()),
@@ -228,6 +253,63 @@ async fn however_often_executors_die_the_answer_is_the_same() {
             assert_eq!(again, end, "{input}, life of {life}");
             assert_eq!(outputs(&pieces), outputs(&log), "{input}, life of {life}");
             assert_eq!(ends(&pieces), ends(&log), "{input}, life of {life}");
+        }
+    }
+}
+
+/// What was asked of others, in order.
+fn asked(log: &[Event]) -> Vec<Call> {
+    let calls = log.iter().filter_map(|event| match event {
+        Event::CallRequested { call, .. } if call.executor != Executor::Agent => Some((**call).clone()),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_executors_die_a_device_gets_each_command_once() {
+    let step = |name: &str| json!({ "tool_name": name, "tool_type": "action", "parameters": { "n": 1 } });
+    let script = json!({ "turns": [[step("a"), step("b"), step("c")], [step("a")], [step("d"), step("e")]], "delay_s": 1 });
+    for input in [format!("aip-script:{script}"), "hello".to_owned()] {
+        let agent = |_| &DeviceScript as &dyn Agent;
+        let (end, log) = run_each(agent, &input, Some("dev-7"), usize::MAX / 2).await;
+        assert!(asked(&log).iter().all(|call| call.executor == Executor::Device("dev-7".into())));
+        for life in 1..8 {
+            let (again, pieces) = run_each(agent, &input, Some("dev-7"), life).await;
+            assert_eq!(again, end, "life of {life}");
+            assert_eq!((asked(&pieces), ends(&pieces)), (asked(&log), ends(&log)), "life of {life}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_executors_die_the_tools_of_a_device_are_the_same() {
+    let agent = || {
+        let tools = Arc::new(DeviceTools::new(CommandContext::default()));
+        WithDevice::new(Script::new(Story::conformance().unwrap()), tools)
+    };
+    for input in ["call open_log {\"path\":\"x\"}", "calls 3 open_log", "everything", "add tool", "tool x 5"]
+    {
+        let whole = agent();
+        let (end, log) = run_each(|_| &whole as &dyn Agent, input, Some("dev-7"), usize::MAX / 2).await;
+        let calls = asked(&log);
+        assert!(matches!(&calls[0].kind, CallKind::Tool { name, .. } if name.as_str() == "list_tools"));
+        if input.contains("open_log") {
+            // The session tells the device what the listing said.
+            let options = json!({ "tool_type": "action", "tool_name": "open.log" });
+            assert_eq!((&calls[1].executor, &calls[1].options), (&calls[0].executor, &options));
+        }
+        for life in 1..10 {
+            // One process remembers the listing, and every third run is in another that does not.
+            let (same, others) = (agent(), [agent(), agent()]);
+            let pick = |fence: u32| match fence % 3 {
+                0 => &others[usize::from(fence.is_multiple_of(2))] as &dyn Agent,
+                _ => &same,
+            };
+            let (again, pieces) = run_each(pick, input, Some("dev-7"), life).await;
+            assert_eq!(again, end, "{input}, life of {life}");
+            assert_eq!(outputs(&pieces), outputs(&log), "{input}, life of {life}");
+            assert_eq!((asked(&pieces), ends(&pieces)), (asked(&log), ends(&log)), "{input}, life of {life}");
         }
     }
 }

@@ -51,11 +51,11 @@ fn part(part: &Part) -> model::Part {
 /// How the call that a `result` answers has ended.
 pub fn call_end(result: CallResult) -> CallEnd {
     if result.ok {
-        return CallEnd::Done { output: result.output.map_or(Json::Null, Json::from) };
+        return CallEnd::done(result.output.map_or(Json::Null, Json::from));
     }
     CallEnd::Failed(match result.error {
-        Some(error) => CallError { name: error.name, message: error.msg },
-        None => CallError { name: "error".into(), message: "the client reported a failure".into() },
+        Some(error) => CallError::new(error.name, error.msg),
+        None => CallError::new("error", "the client reported a failure"),
     })
 }
 
@@ -66,7 +66,7 @@ pub fn answer(reply: AskReply) -> CallEnd {
         (None, Some(text)) => Json::String(text),
         (None, None) => Json::Null,
     };
-    CallEnd::Done { output }
+    CallEnd::done(output)
 }
 
 /// A tool that the client executes.
@@ -85,6 +85,7 @@ pub fn client_tool(definition: ToolDef, attachment: &AttachmentId) -> Tool {
         },
         version: definition.version,
         executor: Executor::Attachment(attachment.clone()),
+        options: Json::Null,
     }
 }
 
@@ -273,6 +274,9 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         | Event::AttachmentLinked { .. }
         | Event::AttachmentDetached { .. }
         | Event::AttachmentClosed { .. }
+        | Event::DeviceJoined { .. }
+        | Event::DeviceReported { .. }
+        | Event::DeviceLeft { .. }
         | Event::ToolsChanged { .. }
         | Event::TurnAccepted { .. } => Rendered::Nothing,
     }
@@ -331,7 +335,7 @@ pub fn call_delta(call: &CallId, name: &str, delta: &str) -> RecordBody {
 /// The record for the end of a call that others execute; none if it was cancelled with its turn.
 pub fn call_over(call: &CallId, name: &str, end: &CallEnd) -> Option<RecordBody> {
     let (phase, output) = match end {
-        CallEnd::Done { output } => (Phase::Done, Value::try_from(output.clone()).ok()),
+        CallEnd::Done { output, .. } => (Phase::Done, Value::try_from(output.clone()).ok()),
         CallEnd::Failed(error) => {
             let error = Map::new().with("name", error.name.as_str()).with("msg", error.message.as_str());
             (Phase::Error, Some(error.into()))
@@ -354,6 +358,8 @@ fn executes(executor: &Executor, viewer: &Viewer<'_>) -> bool {
         Executor::Agent => false,
         Executor::Attachment(attachment) => attachment == viewer.attachment,
         Executor::Principal(principal) => principal == viewer.principal,
+        // No ASP client is enrolled.
+        Executor::Device(_) => false,
         Executor::Anyone => true,
     }
 }
@@ -444,7 +450,9 @@ pub fn reject_code(reject: &Reject) -> (Code, Option<u64>) {
         | Reject::Unavailable { .. }
         | Reject::Fenced(_)
         | Reject::DuplicateTurn(_)
-        | Reject::AttachmentGone => Code::Internal,
+        | Reject::AttachmentGone
+        | Reject::Enrolled(_) => Code::Internal,
+        Reject::Offline(_) => Code::ToolNotFound,
         Reject::Unauthenticated => Code::AuthInvalid,
     };
     (code, None)

@@ -1,6 +1,6 @@
 //! The read-only HTTP API for operators, `/admin/v1/`.
 //!
-//! A credential without the scope `admin` sees its own sessions only.
+//! A credential without the scope `admin` sees its own sessions and devices only.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,9 @@ use std::time::Duration;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use switchboard_core::{Committed, MessageId, MessageRow, SessionId, SessionRow, TurnRow};
+use switchboard_core::{
+    Callsign, Committed, DeviceRow, MessageId, MessageRow, SessionId, SessionRow, TurnRow,
+};
 
 use crate::endpoint::is_loopback;
 use crate::http::{self, chain};
@@ -119,6 +121,29 @@ impl Admin {
         Ok(Page { items: page.messages, next: page.next.map(|next| next.to_string()) })
     }
 
+    /// Devices, connected or not, by name.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn devices(&self, query: &DevicesQuery) -> Result<Page<Device>, AdminError> {
+        let mut parameters = Vec::new();
+        parameters.extend(query.online.map(|online| ("online", online.to_string())));
+        parameters.extend(query.principal.clone().map(|principal| ("principal", principal)));
+        parameters.extend(query.cursor.clone().map(|cursor| ("cursor", cursor)));
+        parameters.extend(query.limit.map(|limit| ("limit", limit.to_string())));
+        let page: Devices = self.get(&["devices"], &parameters).await?;
+        Ok(Page { items: page.devices, next: page.next })
+    }
+
+    /// One device. Where several principals have one of this name, it is the connected one, or else
+    /// the one that enrolled last.
+    ///
+    /// # Errors
+    /// [`AdminError::NotFound`] if there is no such device, or it is somebody else's.
+    pub async fn device(&self, device: &Callsign) -> Result<Device, AdminError> {
+        self.get(&["devices", device.as_str()], &[]).await
+    }
+
     async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -174,6 +199,33 @@ pub struct SessionsQuery {
     pub cursor: Option<String>,
     /// At most this many.
     pub limit: Option<usize>,
+}
+
+/// Which devices to list.
+#[derive(Debug, Clone, Default)]
+pub struct DevicesQuery {
+    /// Only those that are connected, or only those that are not.
+    pub online: Option<bool>,
+    /// Only those of this principal; others than oneself need the scope `admin`.
+    pub principal: Option<String>,
+    /// [`Page::next`] of the page before.
+    pub cursor: Option<String>,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+/// A device, connected or not.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Device {
+    /// What the log says of it.
+    #[serde(flatten)]
+    pub row: DeviceRow,
+    /// Whether it is connected.
+    pub online: bool,
+    /// What it can be used for.
+    pub capabilities: Vec<String>,
+    /// How the operator groups it.
+    pub tags: Vec<String>,
 }
 
 /// One page of a list.
@@ -252,6 +304,12 @@ struct Turns {
 struct Messages {
     messages: Vec<MessageRow>,
     next: Option<MessageId>,
+}
+
+#[derive(Deserialize)]
+struct Devices {
+    devices: Vec<Device>,
+    next: Option<String>,
 }
 
 #[derive(Deserialize)]

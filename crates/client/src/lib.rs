@@ -2,6 +2,7 @@
 //!
 //! * [`asp`]: the Agent Socket Protocol.
 //! * [`acolyte`]: Acolyte, over WebSocket and over HTTP.
+//! * [`aip`]: AIP, for devices and for those who have them do tasks.
 //! * [`admin`]: the read-only HTTP API for operators.
 //!
 //! ```no_run
@@ -23,6 +24,7 @@
 
 pub mod acolyte;
 pub mod admin;
+pub mod aip;
 pub mod asp;
 mod backoff;
 mod endpoint;

@@ -3,8 +3,8 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use switchboard_client::Trust;
-use switchboard_client::admin::{Admin, AdminError, SessionsQuery};
-use switchboard_core::SessionId;
+use switchboard_client::admin::{Admin, AdminError, DevicesQuery, SessionsQuery};
+use switchboard_core::{Callsign, SessionId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -56,6 +56,41 @@ async fn lists_are_read() {
     let body = r#"{"events":[],"head":"1-5","next":null}"#;
     let (page, _) = tokio::join!(admin.events(&session, None, None), answer(&listener, "200 OK", body));
     assert_eq!(page.expect("page").head, "1-5");
+}
+
+const DEVICE: &str = r#"{"device":"lab/7","principal":"ann","session":"ses_1","protocol":"aip",
+    "platform":"linux","facts":{"cpu_count":8,"memory_total_gb":31.2},"profile":null,"joined_at":1,
+    "reported_at":2,"left_at":null,"online":true,"capabilities":["cli"],"tags":[]}"#;
+
+#[tokio::test]
+async fn devices_are_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let address = listener.local_addr().expect("address");
+    let admin = Admin::new(&format!("http://{address}"), Some("key"), &Trust::System).expect("admin");
+    let body = format!(r#"{{"devices":[{DEVICE}],"next":"cursor"}}"#);
+    let query = DevicesQuery {
+        online: Some(true),
+        principal: Some("ann".into()),
+        cursor: Some("c".into()),
+        limit: Some(1),
+    };
+    let (page, head) = tokio::join!(admin.devices(&query), answer(&listener, "200 OK", &body));
+    let page = page.expect("page");
+    assert_eq!((page.items[0].row.device.as_str(), page.next.as_deref()), ("lab/7", Some("cursor")));
+    let path = "GET /admin/v1/devices?online=true&principal=ann&cursor=c&limit=1 HTTP/1.1\r\n";
+    assert!(head.starts_with(path), "{head}");
+    let everything = DevicesQuery::default();
+    let body = r#"{"devices":[],"next":null}"#;
+    let (page, head) = tokio::join!(admin.devices(&everything), answer(&listener, "200 OK", body));
+    assert_eq!((page.expect("page").items.len(), head.starts_with("GET /admin/v1/devices HTTP")), (0, true));
+
+    let lab = Callsign::from("lab/7");
+    let (device, head) = tokio::join!(admin.device(&lab), answer(&listener, "200 OK", DEVICE));
+    let device = device.expect("device");
+    assert!(head.starts_with("GET /admin/v1/devices/lab%2F7 HTTP/1.1"), "{head}");
+    assert!(device.online && device.row.left_at.is_none());
+    assert_eq!((device.capabilities, device.tags), (vec!["cli".to_owned()], Vec::new()));
+    assert_eq!(device.row.facts["memory_total_gb"], 31.2);
 }
 
 #[tokio::test]

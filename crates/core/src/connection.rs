@@ -8,13 +8,14 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-use crate::id::{SessionId, TurnId};
+use crate::id::{Callsign, SessionId, TurnId};
 use crate::model::{Committed, Op};
 use crate::pii::Pii;
 use crate::position::Position;
 use crate::principal::Principal;
 use crate::projection::TurnRow;
 use crate::reject::Reject;
+use crate::roll::{Enrolled, Enrolment, Signal};
 use crate::session::{AttachmentView, SessionView};
 use crate::time::Timestamp;
 
@@ -48,6 +49,8 @@ pub enum Input<'a> {
     Done(RequestId, Reply),
     /// Something that this connection asked for was refused.
     Rejected(RequestId, Reject),
+    /// Something for an enrolled connection that is no event of a session.
+    Signal(Signal),
     /// The wake time it asked for has come.
     Timeout,
     /// How many bytes wait in front of the transport; 0 when it has taken everything.
@@ -75,6 +78,12 @@ pub enum Output {
     Detach(SessionId),
     /// Look up a turn, whether it runs or is long over; answered with [`Reply::Found`].
     Find(RequestId, SessionId, TurnId),
+    /// Be reachable under a name from now on; answered with [`Reply::Enrolled`].
+    Enrol(RequestId, Enrolment),
+    /// List who is enrolled; answered with [`Reply::Roll`].
+    Roll(RequestId),
+    /// Pass a word to an enrolled connection of the same protocol; answered with [`Reply::Noted`].
+    Note(RequestId, Callsign, serde_json::Value),
     /// Stop the whole server, for a principal that may.
     Stop,
     /// Check a renewed credential; answered with [`Reply::Authenticated`].
@@ -148,6 +157,12 @@ pub enum Reply {
     Attached(Box<SessionView>),
     /// What is known of a turn; none if there is none that the principal may know of.
     Found(Option<Box<TurnRow>>),
+    /// The connection is reachable under the name it asked for.
+    Enrolled,
+    /// Whoever is enrolled, as far as the principal may know, in order of enrolment.
+    Roll(Vec<Enrolled>),
+    /// The word was passed on.
+    Noted,
     /// The renewed credential is good.
     Authenticated(Principal),
 }

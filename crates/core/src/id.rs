@@ -67,6 +67,8 @@ identifiers! {
     WorkerId,
     /// The name of a tool, unique within a session.
     ToolName,
+    /// The name under which a connection is enrolled, unique in the server while it is.
+    Callsign,
 }
 
 impl SessionId {

@@ -122,6 +122,9 @@ impl Journal {
             | Event::AttachmentLinked { .. }
             | Event::AttachmentDetached { .. }
             | Event::AttachmentClosed { .. }
+            | Event::DeviceJoined { .. }
+            | Event::DeviceReported { .. }
+            | Event::DeviceLeft { .. }
             | Event::MessageAdded { .. }
             | Event::TurnAccepted { .. }
             | Event::TurnQueued { .. }
@@ -180,6 +183,7 @@ mod tests {
                 executor: Executor::Anyone,
                 deadline: Timestamp::NEVER,
                 batch: None,
+                options: serde_json::Value::Null,
             }),
         }
     }
@@ -189,7 +193,7 @@ mod tests {
     }
 
     fn done() -> CallEnd {
-        CallEnd::Done { output: serde_json::json!(1) }
+        CallEnd::done(serde_json::json!(1))
     }
 
     fn text() -> Event {

@@ -27,16 +27,20 @@ mod projection;
 mod protocol;
 mod random;
 mod reject;
+mod roll;
 mod seed;
 mod session;
 mod time;
+pub mod wide;
 
 pub use asked::Asked;
 pub use bucket::{Bucket, Rate};
 pub use connection::{
     Close, CloseReason, Connection, Frame, Head, Input, Output, Reply, RequestId, Violation,
 };
-pub use id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId};
+pub use id::{
+    AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
+};
 pub use journal::{Attempt, Journal, Repeat};
 pub use keys::{KeyIndex, OwnedKey};
 pub use limits::SessionLimits;
@@ -44,12 +48,15 @@ pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;
 pub use position::{InvalidPosition, Position};
 pub use principal::{Principal, Role, Scope, Scopes};
-pub use projection::{MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows};
+pub use projection::{DeviceRow, MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows};
 pub use protocol::{
     Credential, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade,
 };
 pub use random::SplitMix;
 pub use reject::Reject;
+pub use roll::{Enrolled, Enrolment, Invitation, RefusedEnrolment, Roll, Signal};
 pub use seed::Seed;
-pub use session::{AttachmentView, Decision, Session, SessionView, TurnState, TurnStatus, TurnView};
+pub use session::{
+    AttachmentView, Decision, DeviceState, Session, SessionView, TurnState, TurnStatus, TurnView,
+};
 pub use time::{Calendar, Timestamp};

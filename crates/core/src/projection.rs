@@ -2,10 +2,11 @@
 //! them by replaying a session.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::id::{AgentId, MessageId, PrincipalId, SessionId, TurnId};
+use crate::id::{AgentId, Callsign, MessageId, PrincipalId, SessionId, TurnId};
 use crate::model::{Author, Committed, Event, Part, TurnOutcome};
-use crate::session::Session;
+use crate::session::{DeviceState, Session};
 use crate::time::Timestamp;
 
 /// One change of a projection: the row as it is now.
@@ -17,6 +18,8 @@ pub enum Row {
     Message(MessageRow),
     /// An idempotency key.
     Request(RequestRow),
+    /// A device.
+    Device(Box<DeviceRow>),
 }
 
 /// A session at a glance.
@@ -125,6 +128,31 @@ pub struct RequestRow {
     pub at: Timestamp,
 }
 
+/// A device, connected or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceRow {
+    /// The name under which it enrols.
+    pub device: Callsign,
+    /// Whose device it is.
+    pub principal: PrincipalId,
+    /// The session that keeps its profile.
+    pub session: SessionId,
+    /// The protocol that it speaks.
+    pub protocol: String,
+    /// The kind of system that it runs on, in its own words.
+    pub platform: String,
+    /// What it found out about itself.
+    pub facts: Value,
+    /// What else it said when it enrolled.
+    pub profile: Value,
+    /// When it enrolled last.
+    pub joined_at: Timestamp,
+    /// When it last had news of itself.
+    pub reported_at: Timestamp,
+    /// When its connection was gone; none while it has one.
+    pub left_at: Option<Timestamp>,
+}
+
 impl Session {
     /// The session at a glance; none if it does not exist yet.
     pub fn summary(&self) -> Option<SessionRow> {
@@ -222,6 +250,31 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             }
             rows
         }
+        Event::DeviceJoined { principal, device } => {
+            vec![Row::Device(Box::new(DeviceRow {
+                device: device.callsign.clone(),
+                principal: principal.clone(),
+                session: before.id().clone(),
+                protocol: device.protocol.clone(),
+                platform: device.platform.clone(),
+                facts: device.facts.clone(),
+                profile: device.profile.clone(),
+                joined_at: at,
+                reported_at: at,
+                left_at: None,
+            }))]
+        }
+        Event::DeviceReported { device, facts } => {
+            let Some(mut row) = device_row(before, device) else { return Vec::new() };
+            row.facts = (**facts).clone();
+            row.reported_at = at;
+            vec![Row::Device(Box::new(row))]
+        }
+        Event::DeviceLeft { device } => {
+            let Some(mut row) = device_row(before, device) else { return Vec::new() };
+            row.left_at = Some(at);
+            vec![Row::Device(Box::new(row))]
+        }
         Event::SessionOpened { .. }
         | Event::ParticipantJoined { .. }
         | Event::ParticipantLeft { .. }
@@ -237,6 +290,22 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
         | Event::CallEnded { .. }
         | Event::TurnInterrupted { .. } => Vec::new(),
     }
+}
+
+fn device_row(before: &Session, device: &Callsign) -> Option<DeviceRow> {
+    let DeviceState { device, principal, joined_at, reported_at, left_at } = before.device(device)?;
+    Some(DeviceRow {
+        device: device.callsign.clone(),
+        principal: principal.clone(),
+        session: before.id().clone(),
+        protocol: device.protocol.clone(),
+        platform: device.platform.clone(),
+        facts: device.facts.clone(),
+        profile: device.profile.clone(),
+        joined_at: *joined_at,
+        reported_at: *reported_at,
+        left_at: *left_at,
+    })
 }
 
 fn turn_row(before: &Session, turn: &TurnId) -> Option<TurnRow> {

@@ -9,6 +9,7 @@ use crate::model::Tool;
 use crate::pii::Pii;
 use crate::principal::Principal;
 use crate::seed::Seed;
+use crate::time::Timestamp;
 
 /// A protocol, as the server's registry knows it.
 pub trait Protocol: Debug + Send + Sync {
@@ -29,6 +30,12 @@ pub trait Protocol: Debug + Send + Sync {
 
     /// How fast one address may open connections; none: as fast as the server allows anybody.
     fn arrivals(&self) -> Option<Rate> {
+        None
+    }
+
+    /// How fast one principal may send messages, over all its connections of this protocol; none: as
+    /// fast as the server allows it over all others.
+    fn frames(&self) -> Option<Rate> {
         None
     }
 
@@ -56,7 +63,7 @@ pub trait Protocol: Debug + Send + Sync {
 /// One path of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The path, exactly.
+    /// The path, exactly; a segment in braces stands for any one segment.
     pub path: &'static str,
     /// What is spoken there.
     pub transport: Transport,
@@ -86,6 +93,8 @@ pub enum Method {
 pub struct OpeningRequest {
     /// The path of the route that it came to.
     pub path: &'static str,
+    /// The path that was asked for, undecoded; another one where the route has a parameter.
+    pub target: String,
     /// The scheme, host and port under which the client reached the server.
     pub origin: String,
     /// The headers that the protocol reads, in their order.
@@ -127,6 +136,8 @@ pub struct Credential {
 pub struct Upgrade {
     /// Who opens it.
     pub principal: Principal,
+    /// When.
+    pub now: Timestamp,
     /// The request itself.
     pub request: OpeningRequest,
     /// What was asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::id::{AgentId, CallId, MessageId, ToolName, TurnId};
+use crate::id::{AgentId, CallId, Callsign, MessageId, ToolName, TurnId};
 
 /// Why an [`Op`](crate::Op) was refused. Each protocol has one table from these to its own codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,12 @@ pub enum Reject {
     /// The attachment is unknown, over, or the secret is not its current one.
     #[error("the attachment cannot be resumed")]
     AttachmentGone,
+    /// Somebody is enrolled under this name.
+    #[error("the name is taken: {0}")]
+    Enrolled(Callsign),
+    /// No device is enrolled under this name, or not one that the asker may reach.
+    #[error("no such device is connected: {0}")]
+    Offline(Callsign),
     /// Not acceptable, for the reason given.
     #[error("{0}")]
     Invalid(String),
@@ -95,6 +101,8 @@ impl Reject {
             Self::UnknownMessage(_) => "unknown_message",
             Self::KeyConflict => "key_conflict",
             Self::AttachmentGone => "attachment_gone",
+            Self::Enrolled(_) => "enrolled",
+            Self::Offline(_) => "offline",
             Self::Invalid(_) => "invalid",
             Self::Limit { .. } => "limit",
             Self::RateLimited { .. } => "rate_limited",

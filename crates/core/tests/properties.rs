@@ -314,6 +314,7 @@ proptest! {
                         prop_assert!(row.parent.as_ref().is_none_or(|parent| messages.contains(parent)));
                     }
                     Row::Request(row) => prop_assert_eq!(row.accepted, committed.position.seq),
+                    Row::Device(row) => prop_assert_eq!(row.reported_at, committed.at),
                 }
             }
         }

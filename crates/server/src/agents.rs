@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use switchboard_agents::{Agent, Echo, OpenAi, Script, Secret};
+use switchboard_agents::{Agent, DeviceScript, DeviceTools, Echo, OpenAi, Script, Secret, WithDevice};
 use switchboard_core::AgentId;
 
 use crate::config::{AgentConfig, Config};
@@ -11,17 +11,28 @@ use crate::config::{AgentConfig, Config};
 /// Builds every configured agent; if one cannot be built, says which and why.
 pub(crate) fn build(config: &Config) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>, String> {
     let mut agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::new();
+    let device_tools = Arc::new(DeviceTools::new(config.aip.command.clone()));
+    if config.aip.test_planner {
+        agents.insert(AgentId::from(TEST_PLANNER), Arc::new(DeviceScript));
+    }
     for (name, agent) in &config.agents {
         let because = |reason: &dyn std::fmt::Display| format!("agents.{name}: {reason}");
         let agent: Arc<dyn Agent> = match agent {
             AgentConfig::Echo(echo) => Arc::new(Echo::new(echo.clone())),
-            AgentConfig::Script(script) => Arc::new(Script::load(script).map_err(|error| because(&error))?),
-            AgentConfig::Demo(_) => Arc::new(Script::demo().map_err(|error| because(&error))?),
+            AgentConfig::Script(script) => {
+                let script = Script::load(script).map_err(|error| because(&error))?;
+                Arc::new(WithDevice::new(script, device_tools.clone()))
+            }
+            AgentConfig::Demo(_) => {
+                let script = Script::demo().map_err(|error| because(&error))?;
+                Arc::new(WithDevice::new(script, device_tools.clone()))
+            }
             AgentConfig::OpenAi(openai) => {
                 let mut openai = openai.clone();
                 let key = openai.api_key_env.as_deref().and_then(|name| config.secrets.find(name));
                 openai.api_key = key.map(Secret::new);
-                Arc::new(OpenAi::new(openai).map_err(|error| because(&error))?)
+                let openai = OpenAi::new(openai).map_err(|error| because(&error))?;
+                Arc::new(WithDevice::new(openai, device_tools.clone()))
             }
             AgentConfig::Off(_) => continue,
         };
@@ -29,3 +40,6 @@ pub(crate) fn build(config: &Config) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>
     }
     Ok(agents)
 }
+
+/// The name of the deterministic planner of AIP's reference, where it is switched on.
+pub(crate) const TEST_PLANNER: &str = "aip-script";

@@ -124,13 +124,14 @@ impl Driver {
                 unflushed = 0;
                 self.count_written();
             }
-            if self.outbox.bytes() > self.max_backlog {
+            if self.outbox.bytes() > self.max_backlog && self.outbox.is_several() {
                 self.input(Input::Closed(CloseReason::TooSlow));
             }
         }
         for followed in &self.followed {
             followed.feed.unfollow(&self.caller.port);
         }
+        self.gateway.leave(&mut self.caller);
         let code = self.closing.map_or(NO_CODE, |close| close.code);
         if let Some(close) = self.closing {
             // Boxed, so that a connection does not carry the room for its end all its life.
@@ -282,6 +283,7 @@ impl Driver {
                 self.show_sessions();
                 self.input(Input::Done(request, Reply::Attached(Box::new(attached.view))));
             }
+            Delivery::Signal(signal) => self.input(Input::Signal(signal)),
             Delivery::Drain { retry_ms } => self.input(Input::Drain { retry_ms }),
             Delivery::Close(reason) => self.input(Input::Closed(reason)),
         }
@@ -354,15 +356,29 @@ impl Driver {
                     self.gateway.attach(&self.caller, request, &session, from);
                 }
                 Output::Detach(session) => {
+                    let mut seen = u64::MAX;
                     for followed in self.followed.iter_mut().filter(|followed| followed.session == session) {
                         followed.feed.unfollow(&self.caller.port);
-                        followed.position = GONE;
+                        seen = std::mem::replace(&mut followed.position, GONE);
                     }
+                    self.gateway.part(&self.caller, session, seen);
                     self.show_sessions();
                 }
                 Output::Find(request, session, turn) => {
                     self.outstanding += 1;
                     self.gateway.find(&self.caller, request, session, turn);
+                }
+                Output::Enrol(request, enrolment) => {
+                    self.outstanding += 1;
+                    self.gateway.enrol(&mut self.caller, request, enrolment);
+                }
+                Output::Roll(request) => {
+                    self.outstanding += 1;
+                    self.gateway.list(&self.caller, request);
+                }
+                Output::Note(request, to, body) => {
+                    self.outstanding += 1;
+                    self.gateway.note(&self.caller, request, to, body);
                 }
                 Output::Stop => self.stops = true,
                 Output::Authenticate(request, credential) => self.authenticate(request, &credential.0),

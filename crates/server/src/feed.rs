@@ -154,6 +154,9 @@ fn weight(event: &Event) -> usize {
         | Event::AttachmentLinked { .. }
         | Event::AttachmentDetached { .. }
         | Event::AttachmentClosed { .. }
+        | Event::DeviceJoined { .. }
+        | Event::DeviceReported { .. }
+        | Event::DeviceLeft { .. }
         | Event::ToolsChanged { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnQueued { .. }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use switchboard_core::{
-    Actor, Op, Position, Principal, Reject, Reply, RequestId, RequestRow, Scope, SessionId, TurnId,
+    Actor, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId, RequestRow, Scope,
+    SessionId, Signal, TurnId,
 };
 
 use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
-use crate::port::Port;
-use crate::sessions::{Letter, Mail, ReplyTo, Sessions};
+use crate::port::{Delivery, Port};
+use crate::sessions::{Letter, Mail, ReplyTo, Sessions, own};
 
 /// Whoever asks through one connection.
 #[derive(Debug)]
@@ -21,6 +22,14 @@ pub(crate) struct Caller {
     /// What all connections of the principal may use together.
     pub(crate) bucket: Arc<PrincipalBucket>,
     pub(crate) port: Arc<Port>,
+    /// The name under which the connection is enrolled.
+    pub(crate) callsign: Option<Callsign>,
+}
+
+impl Caller {
+    fn actor(&self) -> Actor {
+        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
+    }
 }
 
 /// Shared by every connection.
@@ -64,17 +73,13 @@ impl Gateway {
 
     /// Submits what a connection asks; the answer arrives at its port.
     pub(crate) fn submit(&self, caller: &Caller, request: RequestId, session: SessionId, op: Op) {
-        let Caller { principal, port, .. } = caller;
+        let port = &caller.port;
         let session = match self.admit(caller, session, &op) {
             Ok(session) => session,
             Err(reject) => return port.answer(request, Err(reject)),
         };
-        let mail = Mail {
-            actor: Actor::client(principal.id.clone()),
-            op,
-            reply: ReplyTo::Connection(port.clone(), request),
-            room: None,
-        };
+        let mail =
+            Mail { actor: caller.actor(), op, reply: ReplyTo::Connection(port.clone(), request), room: None };
         if self.sessions.send(&session, Letter::Op(Box::new(mail))).is_err() {
             port.answer(request, Err(Reject::Busy));
         }
@@ -88,7 +93,7 @@ impl Gateway {
         session: &SessionId,
         from: Option<Position>,
     ) {
-        self.sessions.attach(session, &caller.principal, from, request, &caller.port);
+        self.sessions.attach(session, caller.actor(), from, request, &caller.port);
     }
 
     /// Looks up a turn of the caller's; that of somebody else looks like one that never was.
@@ -111,6 +116,75 @@ impl Gateway {
         });
     }
 
+    /// Makes a connection reachable under a name.
+    pub(crate) fn enrol(&self, caller: &mut Caller, request: RequestId, enrolment: Enrolment) {
+        let now = self.sessions.environment.clock.now();
+        let callsign = enrolment.callsign.clone();
+        if let Some(known) = &caller.callsign {
+            return caller.port.answer(request, Err(Reject::Enrolled(known.clone())));
+        }
+        let mut roll = self.sessions.environment.roll.lock();
+        let answer = match roll.enrol(enrolment, &caller.principal, Place(caller.port.clone()), now) {
+            Ok(()) => {
+                caller.callsign = Some(callsign);
+                Ok(Reply::Enrolled)
+            }
+            Err(refused) => {
+                if let Some(Place(port)) = refused.contested {
+                    port.deliver(Delivery::Signal(Signal::Contested));
+                }
+                Err(refused.reject)
+            }
+        };
+        drop(roll);
+        caller.port.answer(request, answer);
+    }
+
+    /// Lists who is enrolled, as far as the caller may know.
+    pub(crate) fn list(&self, caller: &Caller, request: RequestId) {
+        let list = self.sessions.environment.roll.lock().list(&caller.principal);
+        caller.port.answer(request, Ok(Reply::Roll(list)));
+    }
+
+    /// Passes a word from one connection to another.
+    pub(crate) fn note(&self, caller: &Caller, request: RequestId, to: Callsign, body: serde_json::Value) {
+        let own = caller.callsign.as_ref();
+        let found = self.sessions.environment.roll.lock().find(&caller.principal, own, &to);
+        let answer = match found {
+            Some(Place(port)) => {
+                let from = caller.principal.id.clone();
+                port.deliver(Delivery::Signal(Signal::Note { from, body }));
+                Ok(Reply::Noted)
+            }
+            None => Err(Reject::Offline(to)),
+        };
+        caller.port.answer(request, answer);
+    }
+
+    /// A device has no more business in a session, as far as it has seen.
+    pub(crate) fn part(&self, caller: &Caller, session: SessionId, seen: u64) {
+        let Some(callsign) = &caller.callsign else { return };
+        if let Some(after) = self.sessions.environment.roll.lock().part(callsign, &session, seen) {
+            caller.port.deliver(Delivery::Signal(Signal::Invited { session, after }));
+        }
+    }
+
+    /// The connection is gone: its name is free, and the sessions that rely on it hear of it.
+    pub(crate) fn leave(&self, caller: &mut Caller) {
+        let Some(device) = caller.callsign.take() else { return };
+        let place = Place(caller.port.clone());
+        let sessions = self.sessions.environment.roll.lock().leave(&device, &place);
+        for session in sessions {
+            self.sessions.insist(&session, own(Op::LoseDevice { device: device.clone() }));
+        }
+    }
+
+    /// Whether the caller may give work to a device: its own connection always may.
+    fn reaches(&self, caller: &Caller, device: &Callsign) -> bool {
+        caller.callsign.as_ref() == Some(device)
+            || self.sessions.environment.roll.lock().reaches(&caller.principal, device)
+    }
+
     /// Whether the credential reaches this op, and in which session it belongs: a repeated
     /// idempotency key leads to the session in which it was first used.
     fn admit(&self, caller: &Caller, session: SessionId, op: &Op) -> Result<SessionId, Reject> {
@@ -130,6 +204,11 @@ impl Gateway {
                 {
                     return Err(Reject::UnknownAgent(agent.clone()));
                 }
+                if let Some(device) = &turn.device
+                    && !self.reaches(caller, device)
+                {
+                    return Err(Reject::Offline(device.clone()));
+                }
                 if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
                     return Err(Reject::Draining);
                 }
@@ -142,7 +221,16 @@ impl Gateway {
                     now,
                 ))
             }
+            Op::Join(_) => {
+                // So that the session which keeps the profile hears when the device is gone.
+                if let Some(callsign) = &caller.callsign {
+                    let place = Position::default();
+                    self.sessions.environment.roll.lock().invite(callsign, &session, place);
+                }
+                Ok(session)
+            }
             Op::Open { .. }
+            | Op::Report { .. }
             | Op::Admit { .. }
             | Op::OpenAttachment { .. }
             | Op::TakeOver { .. }
@@ -151,7 +239,7 @@ impl Gateway {
             | Op::CloseAttachment { .. }
             | Op::ChangeTools(_)
             | Op::Interrupt { .. }
-            | Op::Fail { .. }
+            | Op::Conclude { .. }
             | Op::Progress { .. }
             | Op::Answer { .. } => Ok(session),
             // Not for clients; the session would say the same.
@@ -160,8 +248,19 @@ impl Gateway {
             | Op::Request { .. }
             | Op::Finish { .. }
             | Op::Lose { .. }
+            | Op::LoseDevice { .. }
             | Op::Recover
             | Op::Wake => Err(Reject::Forbidden),
         }
+    }
+}
+
+/// Where an enrolled connection is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(pub(crate) Arc<Port>);
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }

@@ -1,18 +1,19 @@
 //! The in-process host of agents: claims a turn, runs its agent, and sees to it that the turn ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort};
 use switchboard_core::model::{CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
 use switchboard_core::{
-    Actor, AgentId, CallId, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp, TurnState,
-    WorkerId,
+    Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
+    TurnState, WorkerId,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -29,6 +30,7 @@ pub(crate) struct Host {
     started: AtomicU64,
     /// How many turns may be worked on at the same time.
     room: Arc<Semaphore>,
+    lanes: Lanes,
     workspaces: Workspaces,
 }
 
@@ -38,10 +40,19 @@ impl Host {
         default: AgentId,
         node: String,
         running: usize,
+        per_device: usize,
         workspaces: Workspaces,
     ) -> Self {
         let room = Arc::new(Semaphore::new(running.min(Semaphore::MAX_PERMITS)));
-        Self { agents, default, node, started: AtomicU64::new(0), room, workspaces }
+        Self {
+            agents,
+            default,
+            node,
+            started: AtomicU64::new(0),
+            room,
+            lanes: Lanes::new(per_device),
+            workspaces,
+        }
     }
 
     pub(crate) fn agents(&self) -> Vec<AgentId> {
@@ -88,6 +99,7 @@ impl Host {
                 agent: turn.agent.clone(),
                 principal: turn.origin.principal.clone(),
                 attachment: turn.origin.attachment.clone(),
+                device: turn.device.clone(),
                 request: turn.request.clone(),
                 workspace: turn.workspace.clone(),
                 recall: turn.recall,
@@ -99,12 +111,41 @@ impl Host {
         let agent = self.agents.get(&turn.agent).cloned();
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
         let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
+        let lane = turn.device.as_ref().map(|device| self.lanes.of(device));
         tokio::spawn(async move {
+            let _lane = match lane {
+                Some(lane) => lane.acquire_owned().await.ok(),
+                None => None,
+            };
             // Never closed, so there is always room in the end.
             let _place = room.acquire_owned().await;
             execute(port, agent, &workspaces, stopped, began).await;
         });
         Executing { agent: turn.agent.clone(), stop, board }
+    }
+}
+
+/// The turns of one device wait for each other, in the order in which they became ready.
+struct Lanes {
+    width: usize,
+    of: Mutex<HashMap<Callsign, Weak<Semaphore>>>,
+}
+
+impl Lanes {
+    fn new(width: usize) -> Self {
+        Self { width: width.clamp(1, Semaphore::MAX_PERMITS), of: Mutex::default() }
+    }
+
+    fn of(&self, device: &Callsign) -> Arc<Semaphore> {
+        let mut lanes = self.of.lock();
+        if let Some(lane) = lanes.get(device).and_then(Weak::upgrade) {
+            return lane;
+        }
+        // Nobody waits in a lane that nobody holds.
+        lanes.retain(|_, lane| lane.strong_count() > 0);
+        let lane = Arc::new(Semaphore::new(self.width));
+        lanes.insert(device.clone(), Arc::downgrade(&lane));
+        lane
     }
 }
 

@@ -169,7 +169,7 @@ impl Limit {
 #[derive(Debug)]
 pub struct PrincipalBuckets {
     rates: Rates,
-    entries: Mutex<Swept<PrincipalId, Arc<PrincipalBucket>>>,
+    entries: Mutex<Swept<(PrincipalId, &'static str), Arc<PrincipalBucket>>>,
 }
 
 impl PrincipalBuckets {
@@ -183,12 +183,19 @@ impl PrincipalBuckets {
         Self { rates, entries: Mutex::default() }
     }
 
-    /// The bucket that all connections of `principal` share. A connection keeps it while it lives.
-    pub fn of(&self, principal: &PrincipalId, now: Timestamp) -> Arc<PrincipalBucket> {
+    /// The bucket that all connections of `principal` share; those of a protocol whose frames have a
+    /// rate of their own share another. A connection keeps it while it lives.
+    pub fn of(
+        &self,
+        principal: &PrincipalId,
+        own: Option<(&'static str, Rate)>,
+        now: Timestamp,
+    ) -> Arc<PrincipalBucket> {
         let mut entries = self.entries.lock();
-        let bucket = entries.entry(principal.clone(), now, || {
+        let (protocol, frames) = own.unwrap_or(("", self.rates.frames));
+        let bucket = entries.entry((principal.clone(), protocol), now, || {
             Arc::new(PrincipalBucket {
-                frames: Mutex::new(Bucket::new(self.rates.frames)),
+                frames: Mutex::new(Bucket::new(frames)),
                 bytes: Mutex::new(Bucket::new(self.rates.bytes)),
                 turns: Mutex::new(Bucket::new(self.rates.turns)),
             })
@@ -458,7 +465,7 @@ mod tests {
     #[test]
     fn connections_of_a_principal_share_its_rate() {
         let buckets = PrincipalBuckets::new(&rates());
-        let (one, two) = (buckets.of(&"ann".into(), at(0)), buckets.of(&"ann".into(), at(0)));
+        let (one, two) = (buckets.of(&"ann".into(), None, at(0)), buckets.of(&"ann".into(), None, at(0)));
         for bucket in [&one, &two] {
             for _ in 0..40 {
                 bucket.take_turn(at(0)).unwrap();
@@ -466,9 +473,14 @@ mod tests {
         }
         assert_eq!(one.take_turn(at(0)), Err(Duration::from_millis(25)));
         assert_eq!(one.take_turn(at(25)), Ok(()));
-        assert_eq!(buckets.of(&"bob".into(), at(0)).take_turn(at(0)), Ok(()));
+        assert_eq!(buckets.of(&"bob".into(), None, at(0)).take_turn(at(0)), Ok(()));
         one.take_frames(800, at(0)).unwrap();
         assert!(two.take_frames(1, at(0)).is_err());
+        let own = Some(("fleet", Rate::per_second(5, 5)));
+        let three = buckets.of(&"ann".into(), own, at(0));
+        three.take_frames(5, at(0)).unwrap();
+        assert!(three.take_frames(1, at(0)).is_err());
+        assert!(Arc::ptr_eq(&three, &buckets.of(&"ann".into(), own, at(0))));
         two.take_bytes(16 << 20, at(0)).unwrap();
         assert!(one.take_bytes(1, at(0)).is_err());
     }
@@ -476,13 +488,13 @@ mod tests {
     #[test]
     fn idle_principals_are_forgotten_and_busy_ones_are_not() {
         let buckets = PrincipalBuckets::new(&rates());
-        let held = buckets.of(&"held".into(), at(0));
-        buckets.of(&"spent".into(), at(0)).take_frames(800, at(0)).unwrap();
+        let held = buckets.of(&"held".into(), None, at(0));
+        buckets.of(&"spent".into(), None, at(0)).take_frames(800, at(0)).unwrap();
         for number in 0..10_000 {
-            buckets.of(&PrincipalId::new(format!("p{number}")), at(1));
+            buckets.of(&PrincipalId::new(format!("p{number}")), None, at(1));
         }
         assert!(buckets.len() <= 2 * SWEEP_MIN, "{}", buckets.len());
-        assert!(buckets.of(&"spent".into(), at(1)).take_frames(800, at(1)).is_err());
-        assert!(Arc::ptr_eq(&held, &buckets.of(&"held".into(), at(1))));
+        assert!(buckets.of(&"spent".into(), None, at(1)).take_frames(800, at(1)).is_err());
+        assert!(Arc::ptr_eq(&held, &buckets.of(&"held".into(), None, at(1))));
     }
 }

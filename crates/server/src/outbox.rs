@@ -49,6 +49,11 @@ impl Outbox {
         self.bytes
     }
 
+    /// Whether more than one frame waits: a single one may be as large as the protocol lets it.
+    pub(crate) fn is_several(&self) -> bool {
+        self.frames.len() + usize::from(self.unflushed > 0) > 1
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_core::{CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView};
+use switchboard_core::{CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView, Signal};
 use tokio::sync::Notify;
 
 use crate::feed::Feed;
@@ -26,6 +26,8 @@ pub(crate) enum Delivery {
     Rejected(RequestId, Reject),
     /// The connection follows a session from here on.
     Attached(RequestId, Box<Attached>),
+    /// Something for an enrolled connection.
+    Signal(Signal),
     /// The server is leaving.
     Drain {
         /// When the peer should come back.

@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_acolyte::{Acolyte, Service};
 use switchboard_agents::Agent;
+use switchboard_aip::Aip;
 use switchboard_asp::Asp;
 use switchboard_core::{AgentId, CloseReason, KeyIndex, Method, Protocol, Refusal, Transport};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
@@ -103,12 +104,20 @@ impl Server {
         } else {
             Workspaces::Within(config.workspaces.clone())
         };
-        let host = Arc::new(Host::new(agents, default, node, config.limits.running_turns, workspaces));
+        let host = Arc::new(Host::new(
+            agents,
+            default,
+            node,
+            config.limits.running_turns,
+            config.limits.device_turns,
+            workspaces,
+        ));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
             host,
             clock,
             meters: SessionMeters::new(),
+            roll: Arc::default(),
             keys: Arc::new(Mutex::new(KeyIndex::new(config.session.request_memory, MAX_KEYS))),
             limits: config.session.clone(),
             bounds: ActorBounds {
@@ -348,7 +357,20 @@ fn protocols(config: &Config) -> Vec<Arc<dyn Protocol>> {
     if config.acolyte.enabled {
         protocols.push(Arc::new(Acolyte::new(config.acolyte.limits.clone(), acolyte_service(config))));
     }
+    if config.aip.enabled {
+        protocols.push(Arc::new(Aip::new(config.aip.limits.clone(), aip_service(config))));
+    }
     protocols
+}
+
+/// How AIP behaves where that is open.
+fn aip_service(config: &Config) -> switchboard_aip::Service {
+    let planner =
+        if config.aip.test_planner { Some(crate::agents::TEST_PLANNER) } else { config.aip.agent.as_deref() };
+    switchboard_aip::Service {
+        agent: planner.map(AgentId::from),
+        allow_untargeted: config.aip.allow_untargeted,
+    }
 }
 
 /// What Acolyte says of the server.

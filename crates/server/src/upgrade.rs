@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use parking_lot::Mutex;
 use switchboard_core::{
-    Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Refusal, Route, Scope, Seed, Timestamp,
-    Upgrade,
+    Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, Route, Scope, Seed,
+    Timestamp, Upgrade,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -220,6 +220,7 @@ impl Door {
         let host = &self.gateway.sessions.environment.host;
         let upgrade = Upgrade {
             principal: identity.principal.clone(),
+            now: self.gateway.sessions.environment.clock.now(),
             agent: opening.agent.clone().unwrap_or_else(|| host.default_agent().clone()),
             agents: host.agents(),
             tools: host.tools(opening.agent.as_ref().unwrap_or_else(|| host.default_agent())),
@@ -228,7 +229,8 @@ impl Door {
         };
         let connection = protocol.accept(upgrade, Seed::new(crate::entropy::bytes()))?;
         let meters = self.meters(protocol);
-        Ok(Entered { connection, protocol: protocol.name(), subprotocol, identity, address, guard, meters })
+        let (protocol, frames) = (protocol.name(), protocol.frames());
+        Ok(Entered { connection, protocol, frames, subprotocol, identity, address, guard, meters })
     }
 
     /// Not an `async fn`, which would keep room for its arguments twice, all the connection's life.
@@ -237,7 +239,8 @@ impl Door {
         entered: Entered,
         mut transport: impl Transport + 'static,
     ) -> impl Future<Output = ()> + Send {
-        let Entered { connection, protocol, subprotocol: _, identity, address, guard, meters } = entered;
+        let Entered { connection, protocol, frames, subprotocol: _, identity, address, guard, meters } =
+            entered;
         let port = Arc::new(Port::default());
         let opened_at = self.gateway.sessions.environment.clock.now();
         let principal = identity.principal.clone();
@@ -250,8 +253,8 @@ impl Door {
             port: port.clone(),
         });
         let span = tracing::info_span!("connection", protocol, connection_id = listed.number);
-        let bucket = self.buckets.of(&principal.id, opened_at);
-        let caller = Caller { principal, identity, bucket, port };
+        let bucket = self.buckets.of(&principal.id, frames.map(|rate| (protocol, rate)), opened_at);
+        let caller = Caller { principal, identity, bucket, port, callsign: None };
         let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());
         meters.opened.increment(1);
         meters.open.increment(1);
@@ -289,6 +292,7 @@ impl Door {
         let host = visitor.headers.get(header::HOST).and_then(text).unwrap_or_default();
         OpeningRequest {
             path: visitor.route.path,
+            target: visitor.uri.path().to_owned(),
             origin: format!("{}://{host}", if self.secure { "https" } else { "http" }),
             headers: read
                 .flat_map(|name| {
@@ -317,6 +321,7 @@ struct Admitted {
 struct Entered {
     connection: Box<dyn Connection>,
     protocol: &'static str,
+    frames: Option<Rate>,
     subprotocol: Option<Pii<String>>,
     identity: Identity,
     address: IpAddr,

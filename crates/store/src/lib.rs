@@ -15,7 +15,9 @@ mod sqlite;
 
 #[cfg(test)]
 mod encoding_tests;
+#[cfg(test)]
+mod golden_tests;
 
-pub use log::{Append, Batch, Loaded, Log, SessionFilter, StoreError, StoreStats};
+pub use log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
 pub use memory::MemoryLog;
 pub use sqlite::{SqliteLog, SqliteOptions, Synchronous};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Committed, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow,
-    Timestamp, TurnId, TurnRow,
+    Callsign, Committed, DeviceRow, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session,
+    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 /// A durable, ordered log per session, with projections that are written together with it.
@@ -55,6 +55,12 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     /// Idempotency keys used since a moment, newest first, at most `limit`.
     async fn requests(&self, since: Timestamp, limit: usize) -> Result<Vec<RequestRow>, StoreError>;
+
+    /// Devices, in the order of their names, and of their principals where names are the same.
+    async fn devices(&self, filter: &DeviceFilter) -> Result<Vec<DeviceRow>, StoreError>;
+
+    /// The devices that ever enrolled under a name: one per principal, in the order of principals.
+    async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError>;
 
     /// Figures about the store itself.
     fn stats(&self) -> StoreStats;
@@ -180,6 +186,31 @@ impl SessionFilter {
                 .before
                 .as_ref()
                 .is_none_or(|(at, id)| (row.updated_at.as_micros(), &row.session) < (*at, id))
+    }
+}
+
+/// Which devices to list.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceFilter {
+    /// Only those of this principal.
+    pub principal: Option<PrincipalId>,
+    /// Only those that are connected, or only those that are not.
+    pub online: Option<bool>,
+    /// Only those after this place in the list.
+    pub after: Option<(Callsign, PrincipalId)>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl DeviceFilter {
+    /// Whether the filter lets a device pass.
+    pub(crate) fn matches(&self, row: &DeviceRow) -> bool {
+        self.principal.as_ref().is_none_or(|principal| *principal == row.principal)
+            && self.online.is_none_or(|online| online == row.left_at.is_none())
+            && self
+                .after
+                .as_ref()
+                .is_none_or(|(device, principal)| (&row.device, &row.principal) > (device, principal))
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use switchboard_core::{
-    MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId, SessionRow, Timestamp,
-    TurnId, TurnRow,
+    Callsign, DeviceRow, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId,
+    SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 use crate::log::{
-    Append, Batch, Loaded, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError, StoreStats, admits,
+    Append, Batch, DeviceFilter, Loaded, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError,
+    StoreStats, admits,
 };
 
 /// A [`Log`] in memory. Cloning gives another handle on the same log.
@@ -118,6 +119,17 @@ impl Log for MemoryLog {
         Ok(rows.into_iter().take(limit).cloned().collect())
     }
 
+    async fn devices(&self, filter: &DeviceFilter) -> Result<Vec<DeviceRow>, StoreError> {
+        let state = self.open()?;
+        let rows = state.devices.values().flat_map(BTreeMap::values).filter(|row| filter.matches(row));
+        Ok(rows.take(filter.limit).cloned().collect())
+    }
+
+    async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError> {
+        let state = self.open()?;
+        Ok(state.devices.get(device).into_iter().flat_map(BTreeMap::values).cloned().collect())
+    }
+
     fn stats(&self) -> StoreStats {
         self.state().stats
     }
@@ -127,6 +139,7 @@ impl Log for MemoryLog {
         state.closed = true;
         state.streams.clear();
         state.requests.clear();
+        state.devices.clear();
         Ok(())
     }
 }
@@ -135,6 +148,7 @@ impl Log for MemoryLog {
 struct State {
     streams: BTreeMap<SessionId, Stream>,
     requests: BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>,
+    devices: BTreeMap<Callsign, BTreeMap<PrincipalId, DeviceRow>>,
     /// When keys were last forgotten, by the time of the events themselves.
     pruned_at: Timestamp,
     stats: StoreStats,
@@ -173,6 +187,7 @@ impl State {
                         forget(&mut self.requests, at);
                     }
                 }
+                Row::Device(row) => enter(&mut self.devices, *row),
             }
         }
         Ok(())
@@ -225,6 +240,16 @@ fn remember(requests: &mut BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>, 
     let keys = requests.entry(row.principal.clone()).or_default();
     if keys.get(&row.key).is_none_or(|known| (known.at, &known.turn) <= (row.at, &row.turn)) {
         keys.insert(row.key.clone(), row);
+    }
+}
+
+/// Keeps what the session in which the device enrolled last says of it, whatever the order in which
+/// the rows of several sessions come.
+fn enter(devices: &mut BTreeMap<Callsign, BTreeMap<PrincipalId, DeviceRow>>, row: DeviceRow) {
+    let rows = devices.entry(row.device.clone()).or_default();
+    let known = rows.get(&row.principal);
+    if known.is_none_or(|known| (known.joined_at, &known.session) <= (row.joined_at, &row.session)) {
+        rows.insert(row.principal.clone(), row);
     }
 }
 

@@ -24,6 +24,6 @@ pub mod vectors;
 mod world;
 
 pub use scenario::Scenario;
-pub use script::{Recovery, Script, Step, Story, ToolSpec};
+pub use script::{BatchCommand, Recovery, Script, Step, Story, ToolSpec};
 pub use simulation::{Failure, Invariant, Mutation, Report, SimulationOptions, simulate};
 pub use world::{CrashPoint, Order, PeerId, Received, Settings, World, opening};

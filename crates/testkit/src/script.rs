@@ -166,6 +166,30 @@ pub enum Step {
         #[serde(default)]
         give_up: bool,
     },
+    /// Asks the device of the turn for several things at once, to be done in their order, and
+    /// waits for all of them. However they end, the story goes on. A turn without a device asks
+    /// whoever offers the tools.
+    Batch {
+        /// What it asks for.
+        commands: Vec<BatchCommand>,
+        /// For how long to wait, in milliseconds.
+        timeout_ms: u64,
+    },
+    /// What the commands of the last batch came to, as structured output: a list of
+    /// `{"status", "error", "result", "call_id"}`, with what the device added.
+    Results,
+    /// Ends the turn as failed with this text if a command of the last batch failed.
+    FailIfFailed(String),
+    /// Ends the turn with `{"turns": [[…], …], "result": …}`: what the commands of every batch came
+    /// to, written as in [`Step::Results`].
+    EndWithResults {
+        /// What it came to in the end.
+        #[serde(default)]
+        result: Option<Value>,
+        /// Ends the turn as failed with this text; complete without it.
+        #[serde(default)]
+        error: Option<String>,
+    },
     /// Shows the use of a tool of its own.
     Tool {
         /// Which one.
@@ -258,6 +282,10 @@ impl Step {
             | Self::Fill { .. }
             | Self::Call { .. }
             | Self::Ask { .. }
+            | Self::Batch { .. }
+            | Self::Results
+            | Self::FailIfFailed(_)
+            | Self::EndWithResults { .. }
             | Self::Tool { .. }
             | Self::AddTools(_)
             | Self::RemoveTools(_)
@@ -266,6 +294,34 @@ impl Step {
             | Self::Deaf
             | Self::Lose => return None,
         })
+    }
+}
+
+/// One command of a batch.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchCommand {
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Value,
+    /// What the protocol of the device has to know.
+    #[serde(default)]
+    pub options: Value,
+}
+
+impl BatchCommand {
+    /// A command without options.
+    pub fn new(tool: &str, args: Value) -> Self {
+        Self { tool: tool.to_owned(), args, options: Value::Null }
+    }
+
+    /// With something that the protocol of the device has to know.
+    #[must_use]
+    pub fn with_options(mut self, options: Value) -> Self {
+        self.options = options;
+        self
     }
 }
 
@@ -294,6 +350,7 @@ impl ToolSpec {
             annotations: ToolAnnotations::default(),
             version: None,
             executor: Executor::Agent,
+            options: Value::Null,
         }
     }
 }

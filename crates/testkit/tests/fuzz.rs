@@ -14,13 +14,17 @@ fn run(name: &str, target: fn(&[u8])) {
         .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
         .collect();
     corpus.sort();
+    run_on(&corpus, target);
+}
+
+fn run_on(corpus: &[Vec<u8>], target: fn(&[u8])) {
     assert!(!corpus.is_empty());
     let mut state = 0x5357_u64;
     let mut random = move |bound: usize| {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         usize::try_from(state >> 33).unwrap() % bound.max(1)
     };
-    for input in &corpus {
+    for input in corpus {
         target(input);
     }
     for _ in 0..2000 {
@@ -54,6 +58,27 @@ fn connection() {
 #[test]
 fn session() {
     run("session_ops", fuzzing::session);
+}
+
+/// A device joins, is asked for two things, answers both, is asked again, and is lost.
+#[test]
+fn session_with_devices() {
+    let at_work = [
+        [1, 0, 8, 3, 5, 0x41, 1, 1, 1, 200].as_slice(), // ann starts a turn for d0
+        &[1, 3, 15, 0],                                 // a worker claims it
+        &[1, 3, 22, 0, 1, 2, 0, 1, 1, 255, 1, 1, 255],  // and asks d0 for two things
+    ]
+    .concat();
+    let parts = [
+        [1, 7, 0].as_slice(),                    // ann opens the session
+        &[1, 7, 23, 0, 1, 7, 24, 1],             // d0 joins and reports
+        &at_work,                                //
+        &[1, 9, 14, 0, 0, 0],                    // another device may not answer
+        &[1, 7, 14, 0, 0, 0, 1, 7, 14, 0, 1, 1], // d0 does, twice
+        &at_work,                                //
+        &[1, 5, 25, 0, 1, 5, 20],                // d0 is lost; the server starts again
+    ];
+    run_on(&[parts.concat()], fuzzing::session);
 }
 
 #[test]

@@ -107,6 +107,7 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
         turn: "t".into(),
         request: TurnRequest::Chat { parts: vec![Part::Text(input.into())] },
         agent: None,
+        device: None,
         origin: Origin {
             principal: "ann".into(),
             protocol: "test".into(),
@@ -176,6 +177,31 @@ fn a_log_that_refuses_costs_time_and_no_output() {
     world.fail_appends(2);
     world.advance(2000);
     assert_eq!(text(&world.take(peer)), "xxxxx!");
+}
+
+#[test]
+fn a_log_that_refuses_does_not_make_a_client_that_left_come_back() {
+    use switchboard_core::{Actor, Op};
+    let (mut world, _) = counting(Recovery::Fail);
+    let (session, actor) = (SessionId::from("s"), Actor::client("ann".into()));
+    let attachment = || "a".into();
+    for op in [
+        Op::Open { epoch: 1, agent: "demo".into(), name: None },
+        Op::OpenAttachment { attachment: attachment(), generation: 1, secret: None, window_ms: 60_000 },
+    ] {
+        world.ask(&session, actor.clone(), op).unwrap();
+    }
+    let mut fails_once = |op| {
+        world.fail_appends(1);
+        assert!(world.ask(&session, actor.clone(), op).is_err(), "not answered yet");
+        world.advance(1000);
+        world.log(&session).last().unwrap().event.name()
+    };
+    let admit = Op::Admit { principal: "bob".into(), role: Some(switchboard_core::Role::Observer) };
+    assert_eq!(fails_once(admit), "attachment_opened", "whoever asked may ask again");
+    assert_eq!(fails_once(Op::Detach { attachment: attachment(), generation: 1 }), "attachment_detached");
+    let close = Op::CloseAttachment { attachment: attachment(), generation: 1 };
+    assert_eq!(fails_once(close), "attachment_closed");
 }
 
 #[test]

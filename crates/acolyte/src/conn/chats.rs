@@ -150,6 +150,7 @@ impl AcolyteConnection {
             turn: chat.turn.clone(),
             request: map::turn_request(request),
             agent: Some(self.agent_for(&request.model)),
+            device: None,
             origin: Origin {
                 principal: self.principal.id.clone(),
                 protocol: map::PROTOCOL.into(),

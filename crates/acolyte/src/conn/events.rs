@@ -104,10 +104,7 @@ impl AcolyteConnection {
     fn deny(&mut self, id: &RpcId, call: CallId) {
         let Some(chat) = self.chats.get(id) else { return };
         let (session, turn) = (chat.session.clone(), chat.turn.clone());
-        let error = CallError {
-            name: "E_SANDBOX_VIOLATION".into(),
-            message: "this client cannot answer questions".into(),
-        };
+        let error = CallError::new("E_SANDBOX_VIOLATION", "this client cannot answer questions");
         let end = CallEnd::Failed(error);
         self.submit(&session, Op::Answer { turn, call, end }, Pending::Nothing);
     }

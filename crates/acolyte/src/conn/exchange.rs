@@ -71,6 +71,7 @@ impl Connection for Exchange {
             Input::Committed(..)
             | Input::Done(..)
             | Input::Rejected(..)
+            | Input::Signal(_)
             | Input::Timeout
             | Input::Backlog(_)
             | Input::Drain { .. } => {}

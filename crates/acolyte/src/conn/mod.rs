@@ -297,6 +297,8 @@ impl Connection for AcolyteConnection {
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, answer) => self.done(request, answer),
             Input::Rejected(request, reject) => self.rejected(request, &reject),
+            // Not enrolled, so nobody has anything to say to it.
+            Input::Signal(_) => {}
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.clock.backlog(bytes, now),
             Input::Drain { .. } => self.leaving = true,

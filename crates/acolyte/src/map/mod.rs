@@ -210,6 +210,9 @@ impl Rendering {
             | Event::AttachmentLinked { .. }
             | Event::AttachmentDetached { .. }
             | Event::AttachmentClosed { .. }
+            | Event::DeviceJoined { .. }
+            | Event::DeviceReported { .. }
+            | Event::DeviceLeft { .. }
             | Event::ToolsChanged { .. }
             | Event::TurnReleased { .. }
             | Event::TurnInterrupted { .. } => {}
@@ -335,7 +338,7 @@ impl Rendering {
         let Some(shown) = self.calls.remove(call) else { return };
         let (tool_call_id, tool_name) = (call.to_string(), shown.name.clone());
         match end {
-            CallEnd::Done { output } if !shown.spoke => {
+            CallEnd::Done { output, .. } if !shown.spoke => {
                 for content in result_parts(output) {
                     say(part(call, &shown.name, content));
                 }

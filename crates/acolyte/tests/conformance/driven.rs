@@ -37,6 +37,7 @@ impl Driven {
         let acolyte = Acolyte::new(AcolyteLimits::default(), Service::default());
         let upgrade = Upgrade {
             principal: Principal::new("ann"),
+            now: Timestamp::default(),
             request: OpeningRequest { path: "/v1/rpc", websocket: true, ..OpeningRequest::default() },
             opening: Opening {
                 credentials: Vec::new(),
@@ -186,6 +187,7 @@ fn accepted(turn: &TurnId) -> Event {
         turn: turn.clone(),
         request: Box::new(TurnRequest::Chat { parts: Vec::new() }),
         agent: "demo".into(),
+        device: None,
         origin: Box::new(origin()),
         serial: false,
         deadline: Timestamp::from_secs(9000),

@@ -124,6 +124,7 @@ fn ac_011_no_credential_is_asked_for_by_the_protocol_itself() {
 fn accept(request: OpeningRequest, opening: Opening) -> Result<Box<dyn Connection>, Refusal> {
     let upgrade = Upgrade {
         principal: Principal::new("local"),
+        now: Timestamp::default(),
         request,
         opening,
         agent: "echo".into(),
@@ -209,6 +210,7 @@ fn ac_078_shutdown_is_answered_and_asked_for_only_by_an_administrator() {
         let opening = acolyte.inspect(&request).unwrap();
         let upgrade = Upgrade {
             principal,
+            now: Timestamp::default(),
             request,
             opening,
             agent: "echo".into(),

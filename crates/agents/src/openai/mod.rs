@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use switchboard_core::model::{
     CallEnd, FailureKind, Finish, Output, TurnEnd, TurnOutcome, TurnRequest, Usage,
 };
+use switchboard_core::wide;
 
 use crate::agent::{Agent, AgentError};
 use crate::turn::Turn;
@@ -127,8 +128,8 @@ impl OpenAi {
         };
         let timeout = Duration::from_millis(self.config.tool_timeout_ms);
         match turn.call(name, args, timeout).await {
-            Ok(CallEnd::Done { output: Value::String(text) }) => Ok(text),
-            Ok(CallEnd::Done { output }) => Ok(output.to_string()),
+            Ok(CallEnd::Done { output: Value::String(text), .. }) => Ok(text),
+            Ok(CallEnd::Done { output, .. }) => Ok(wide::restore(output.to_string())),
             Ok(CallEnd::Failed(error)) => Ok(format!("error: {}: {}", error.name, error.message)),
             Ok(CallEnd::TimedOut) => Ok("error: the tool did not answer in time".into()),
             Ok(CallEnd::Cancelled) => Err(AgentError::Over),
@@ -150,14 +151,16 @@ impl Agent for OpenAi {
         if let TurnRequest::Tool { name, .. } = &request {
             return Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")));
         }
+        let device = turn.brief().device.clone();
         let mut history = turn.history(self.config.history).await;
         history.retain(|row| row.turn != turn.brief().turn);
-        let mut messages = prompt::messages(self.config.system.as_deref(), &history, &request);
+        let mut messages =
+            prompt::messages(self.config.system.as_deref(), device.as_ref(), &history, &request);
         let mut usage = Usage::default();
         let mut said = false;
         for round in 0..=self.config.tool_rounds {
             let tools = if self.config.tools { turn.tools().await } else { Vec::new() };
-            let catalogue = Catalogue::new(&tools);
+            let catalogue = Catalogue::new(&tools, device.as_ref());
             let answer = self.ask(turn, &self.body(&messages, &catalogue, &request)).await?;
             said |= !answer.text.is_empty();
             if let Some(counts) = &answer.counts {

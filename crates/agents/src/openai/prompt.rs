@@ -6,13 +6,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use switchboard_core::model::{Author, Executor, Part, Tool, TurnRequest};
-use switchboard_core::{MessageRow, ToolName};
+use switchboard_core::{Callsign, MessageRow, ToolName};
+
+use crate::names::free_name;
 
 /// The messages that lead to the request, and the request itself.
-pub(super) fn messages(system: Option<&str>, history: &[MessageRow], request: &TurnRequest) -> Vec<Value> {
+pub(super) fn messages(
+    system: Option<&str>,
+    device: Option<&Callsign>,
+    history: &[MessageRow],
+    request: &TurnRequest,
+) -> Vec<Value> {
     let mut messages = Vec::with_capacity(history.len() + 2);
-    if let Some(system) = system {
-        messages.push(json!({ "role": "system", "content": system }));
+    // Some models take no more than one message of this kind.
+    let hints = [system.map(str::to_owned), device.map(device_hint)];
+    let hints: Vec<String> = hints.into_iter().flatten().collect();
+    if !hints.is_empty() {
+        messages.push(json!({ "role": "system", "content": hints.join("\n\n") }));
     }
     for row in history {
         let message = match &row.author {
@@ -35,6 +45,17 @@ pub(super) fn messages(system: Option<&str>, history: &[MessageRow], request: &T
     };
     messages.push(json!({ "role": "user", "content": asked }));
     messages
+}
+
+/// What the model has to know of the device that a turn is for. Its name is somebody's choice, so it
+/// is quoted.
+fn device_hint(device: &Callsign) -> String {
+    let name = json!(device.as_str());
+    format!(
+        "The task is about the device {name}. The tools that you are given act on it: use them to do \
+         what is asked, one step after another, and look at what comes back. Say at the end what was \
+         done or found. If the tools do not suffice, say so."
+    )
 }
 
 /// The parts of a message: text if that is all there is, a list otherwise.
@@ -76,11 +97,17 @@ pub(super) struct Catalogue {
 }
 
 impl Catalogue {
-    /// The tools that somebody else than the agent executes.
-    pub(super) fn new(tools: &[Tool]) -> Self {
+    /// The tools that somebody else than the agent executes; of devices, only the one that the turn
+    /// is for.
+    pub(super) fn new(tools: &[Tool], device: Option<&Callsign>) -> Self {
+        let offered = |tool: &&Tool| match &tool.executor {
+            Executor::Agent => false,
+            Executor::Device(owner) => device == Some(owner),
+            Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => true,
+        };
         let mut catalogue = Self::default();
-        for tool in tools.iter().filter(|tool| tool.executor != Executor::Agent) {
-            let name = catalogue.free_name(tool.name.as_str());
+        for tool in tools.iter().filter(offered) {
+            let name = free_name(tool.name.as_str(), |name| catalogue.names.contains_key(name));
             let mut function = json!({ "name": name, "parameters": parameters(&tool.input_schema) });
             if !tool.description.is_empty() {
                 function["description"] = json!(tool.description);
@@ -100,22 +127,6 @@ impl Catalogue {
     pub(super) fn find(&self, name: &str) -> Option<&ToolName> {
         self.names.get(name)
     }
-
-    /// A name of letters, digits, `_` and `-`, at most 64, that no other tool has.
-    fn free_name(&self, name: &str) -> String {
-        let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let plain: String = name.chars().map(allowed).take(MAX_NAME).collect();
-        let plain = if plain.is_empty() { "tool".to_owned() } else { plain };
-        let mut free = plain.clone();
-        let mut number = 1;
-        while self.names.contains_key(&free) {
-            number += 1;
-            let suffix = format!("_{number}");
-            let kept: String = plain.chars().take(MAX_NAME - suffix.len()).collect();
-            free = kept + &suffix;
-        }
-        free
-    }
 }
 
 /// The API wants an object schema; anything else is described as one without known fields.
@@ -125,8 +136,6 @@ fn parameters(schema: &Value) -> Value {
         _ => json!({ "type": "object" }),
     }
 }
-
-const MAX_NAME: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +152,7 @@ mod tests {
             annotations: ToolAnnotations::default(),
             version: None,
             executor,
+            options: Value::Null,
         }
     }
 
@@ -153,7 +163,7 @@ mod tests {
             .iter()
             .map(|name| tool(name, Executor::Anyone))
             .collect();
-        let catalogue = Catalogue::new(&tools);
+        let catalogue = Catalogue::new(&tools, None);
         let names: Vec<&String> = catalogue.names.keys().collect();
         assert_eq!(names.len(), 6);
         let fits = |name: &&String| {
@@ -168,7 +178,7 @@ mod tests {
 
     #[test]
     fn tools_of_the_agent_itself_are_not_offered() {
-        let catalogue = Catalogue::new(&[tool("own", Executor::Agent)]);
+        let catalogue = Catalogue::new(&[tool("own", Executor::Agent)], None);
         assert!(catalogue.definitions().is_none());
     }
 

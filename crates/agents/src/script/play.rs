@@ -245,13 +245,10 @@ impl<'a> Player<'a> {
         self.variables.restore("index", outer);
         self.turn.pause(delay).await?;
         let end = match &tool.end {
-            ToolEnd::Result(result) => {
-                CallEnd::Done { output: result.resolve(&self.variables).map_err(broken)? }
+            ToolEnd::Result(result) => CallEnd::done(result.resolve(&self.variables).map_err(broken)?),
+            ToolEnd::Error { name, message } => {
+                CallEnd::Failed(CallError::new(name.render(&self.variables), message.render(&self.variables)))
             }
-            ToolEnd::Error { name, message } => CallEnd::Failed(CallError {
-                name: name.render(&self.variables),
-                message: message.render(&self.variables),
-            }),
         };
         self.turn.end_tool(&call, end).await
     }
@@ -281,12 +278,12 @@ impl<'a> Player<'a> {
     /// Turns the end of a call into variables, or into the end of the turn.
     fn take_end(&mut self, request: &Request, what: &str, end: CallEnd) -> Result<(), AgentError> {
         let (outcome, value, error) = match end {
-            CallEnd::Done { output } => ("done", output, Value::Null),
+            CallEnd::Done { output, .. } => ("done", output, Value::Null),
             CallEnd::Failed(error) if request.on_error == Then::Fail => {
                 let message = format!("{what} failed: {}", error.message);
                 return Err(AgentError::failed(FailureKind::Tool, message));
             }
-            CallEnd::Failed(CallError { name, message }) => {
+            CallEnd::Failed(CallError { name, message, .. }) => {
                 ("failed", Value::Null, json!({ "name": name, "message": message }))
             }
             CallEnd::TimedOut if request.on_timeout == Then::Fail => {

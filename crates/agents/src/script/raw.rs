@@ -60,6 +60,7 @@ impl RawTool {
             },
             version: self.version,
             executor: Executor::Agent,
+            options: Value::Null,
         }
     }
 }

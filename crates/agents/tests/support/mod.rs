@@ -5,16 +5,18 @@
 pub(crate) mod endpoint;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::Value;
 use switchboard_agents::{Agent, AgentError, Brief, Turn, TurnPort};
 use switchboard_core::model::{
-    Call, CallEnd, CallRequest, Executor, Output, Part, Tool, TurnEnd, TurnRequest,
+    Call, CallEnd, CallKind, CallRequest, Executor, Output, Part, Tool, TurnEnd, TurnRequest,
 };
 use switchboard_core::{
-    AgentId, CallId, Event, MessageRow, Op, PrincipalId, Reject, SessionId, Timestamp, ToolName, TurnId,
+    AgentId, CallId, Callsign, Event, MessageRow, Op, PrincipalId, Reject, SessionId, Timestamp, ToolName,
+    TurnId,
 };
 use tokio::sync::watch;
 
@@ -25,6 +27,8 @@ pub(crate) struct Port {
     pub(crate) events: Mutex<Vec<Event>>,
     pub(crate) tools: Mutex<Vec<Tool>>,
     pub(crate) history: Mutex<Vec<MessageRow>>,
+    /// Seconds since the epoch.
+    pub(crate) clock: AtomicU64,
     ends: Mutex<BTreeMap<CallId, Option<CallEnd>>>,
     answers: Box<Answers>,
 }
@@ -37,6 +41,7 @@ impl Port {
             events: Mutex::default(),
             tools: Mutex::default(),
             history: Mutex::default(),
+            clock: AtomicU64::new(1_000),
             ends: Mutex::default(),
             answers: Box::new(answers),
         })
@@ -60,36 +65,93 @@ impl Port {
         text(&self.events())
     }
 
+    /// The calls that were asked for, in order.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let calls = self.events().into_iter().filter_map(|event| match event {
+            Event::CallRequested { call, .. } => Some(*call),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    /// What earlier runs have left open is answered here.
+    pub(crate) fn take_over(&self, journal: &[Event]) {
+        let ended = |id: &CallId| {
+            journal.iter().any(|event| matches!(event, Event::CallEnded { call, .. } if call == id))
+        };
+        for event in journal {
+            let Event::CallRequested { turn, call } = event else { continue };
+            if ended(&call.id) || call.executor == Executor::Agent {
+                continue;
+            }
+            let call = (**call).clone();
+            let end = (self.answers)(&CallRequest {
+                id: call.id.clone(),
+                kind: call.kind,
+                executor: Some(call.executor),
+                deadline: call.deadline,
+                batch: call.batch,
+                options: call.options,
+            });
+            if let Some(end) = end.clone() {
+                let event = Event::CallEnded { turn: turn.clone(), call: call.id.clone(), end };
+                self.events.lock().unwrap().push(event);
+            }
+            self.ends.lock().unwrap().insert(call.id, end);
+        }
+    }
+
     fn take(&self, op: Op) -> Result<(), Reject> {
         let mut events = self.events.lock().unwrap();
         match op {
             Op::Emit { turn, fence: _, output } => events.push(Event::TurnOutput { turn, output }),
-            Op::Request { turn, fence: _, call } => {
-                let end = (self.answers)(&call);
-                let remote = call.executor.is_none();
-                let event = Call {
-                    id: call.id.clone(),
-                    kind: call.kind,
-                    executor: call.executor.unwrap_or(Executor::Anyone),
-                    deadline: call.deadline,
-                    batch: call.batch,
-                };
-                events.push(Event::CallRequested { turn: turn.clone(), call: Box::new(event) });
-                if remote {
-                    if let Some(end) = end.clone() {
-                        events.push(Event::CallEnded { turn, call: call.id.clone(), end });
+            Op::Request { turn, fence: _, calls } => {
+                let mut ends = Vec::new();
+                for mut call in calls {
+                    // A session knows who offers a tool, and what they have to be told.
+                    if let (None, CallKind::Tool { name, .. }) = (&call.executor, &call.kind)
+                        && let Some(tool) = self.tools.lock().unwrap().iter().find(|tool| tool.name == *name)
+                    {
+                        call.executor = Some(tool.executor.clone());
+                        call.options = tool.options.clone();
                     }
-                    self.ends.lock().unwrap().insert(call.id, end);
+                    let end = (self.answers)(&call);
+                    if call.executor != Some(Executor::Agent) {
+                        ends.push((call.id.clone(), end));
+                    }
+                    let call = Call {
+                        id: call.id,
+                        kind: call.kind,
+                        executor: call.executor.unwrap_or(Executor::Anyone),
+                        deadline: call.deadline,
+                        batch: call.batch,
+                        options: call.options,
+                    };
+                    events.push(Event::CallRequested { turn: turn.clone(), call: Box::new(call) });
+                }
+                for (call, end) in ends {
+                    if let Some(end) = end.clone() {
+                        events.push(Event::CallEnded { turn: turn.clone(), call: call.clone(), end });
+                    }
+                    self.ends.lock().unwrap().insert(call, end);
                 }
             }
             Op::Progress { turn, call, delta } => events.push(Event::CallProgress { turn, call, delta }),
             Op::Answer { turn, call, end } => events.push(Event::CallEnded { turn, call, end }),
-            Op::ChangeTools(change) => events.push(Event::ToolsChanged {
-                revision: 1,
-                added: change.add,
-                removed: change.remove,
-                turn: change.turn,
-            }),
+            Op::ChangeTools(change) => {
+                let mut tools = self.tools.lock().unwrap();
+                let gone = |tool: &Tool| {
+                    change.remove.contains(&tool.name) || change.add.iter().any(|new| new.name == tool.name)
+                };
+                tools.retain(|tool| !gone(tool));
+                tools.extend(change.add.iter().cloned());
+                events.push(Event::ToolsChanged {
+                    revision: 1,
+                    added: change.add,
+                    removed: change.remove,
+                    turn: change.turn,
+                });
+            }
             other => panic!("an agent has no business with {other:?}"),
         }
         Ok(())
@@ -124,7 +186,7 @@ impl TurnPort for Port {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::from_secs(1_000)
+        Timestamp::from_secs(self.clock.load(Ordering::Relaxed))
     }
 }
 
@@ -144,6 +206,7 @@ pub(crate) fn brief(request: TurnRequest, fence: u32) -> Brief {
         principal: PrincipalId::from("ann"),
         attachment: None,
         request,
+        device: None,
         workspace: None,
         recall: None,
         meta: serde_json::json!({ "k": "v" }),
@@ -169,8 +232,39 @@ pub(crate) async fn replay(
     journal: Vec<Event>,
     fence: u32,
 ) -> Result<TurnEnd, AgentError> {
+    replay_brief(agent, port, brief(request, fence), journal).await
+}
+
+/// Runs a turn for the device `dev-7`.
+pub(crate) async fn run_on_device(
+    agent: &dyn Agent,
+    port: &Arc<Port>,
+    text: &str,
+) -> Result<TurnEnd, AgentError> {
+    replay_on_device(agent, port, text, Vec::new(), 1).await
+}
+
+/// Runs a turn for the device `dev-7` of which earlier runs have committed `journal`.
+pub(crate) async fn replay_on_device(
+    agent: &dyn Agent,
+    port: &Arc<Port>,
+    text: &str,
+    journal: Vec<Event>,
+    fence: u32,
+) -> Result<TurnEnd, AgentError> {
+    port.take_over(&journal);
+    let brief = Brief { device: Some(Callsign::from("dev-7")), ..brief(chat(text), fence) };
+    replay_brief(agent, port, brief, journal).await
+}
+
+async fn replay_brief(
+    agent: &dyn Agent,
+    port: &Arc<Port>,
+    brief: Brief,
+    journal: Vec<Event>,
+) -> Result<TurnEnd, AgentError> {
     let (_keep, interrupted) = watch::channel(false);
-    let mut turn = Turn::new(brief(request, fence), port.clone(), interrupted, journal);
+    let mut turn = Turn::new(brief, port.clone(), interrupted, journal);
     agent.run(&mut turn).await
 }
 

@@ -76,6 +76,7 @@ impl AspConnection {
             turn: turn.clone(),
             request,
             agent: Some(agent),
+            device: None,
             origin: Origin {
                 principal: self.principal.id.clone(),
                 protocol: "asp".into(),

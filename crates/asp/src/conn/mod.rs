@@ -251,6 +251,8 @@ impl Connection for AspConnection {
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, reject),
+            // Not enrolled, so nobody has anything to say to it.
+            Input::Signal(_) => {}
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.backlog(bytes),
             Input::Drain { retry_ms } => self.drain(retry_ms, "restart"),

@@ -2,7 +2,7 @@
 //! reads too slowly (§8, §12.1).
 
 use bytes::{Bytes, BytesMut};
-use switchboard_core::model::{Failure, FailureKind};
+use switchboard_core::model::{FailureKind, TurnEnd};
 use switchboard_core::{Frame as TransportFrame, Op, Output};
 
 use super::requests::{Delta, Queued};
@@ -194,9 +194,9 @@ impl AspConnection {
         let Some(request) = self.requests.get(id) else { return };
         if let Some(turn) = request.turn.clone().filter(|_| !request.watches) {
             let message = "the client does not read its output".to_owned();
-            let failure = Failure { kind: FailureKind::SlowConsumer, message };
+            let end = TurnEnd::failed(FailureKind::SlowConsumer, message);
             let session = request.session.clone();
-            self.submit(&session, Op::Fail { turn, failure }, Pending::Nothing);
+            self.submit(&session, Op::Conclude { turn, end }, Pending::Nothing);
         }
         self.fail_request(id, Code::SlowConsumer, "the output was not read in time", None);
     }

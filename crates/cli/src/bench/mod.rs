@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 mod acolyte;
+mod aip;
 mod figures;
 mod growth;
 mod limits;
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth, acolyte.
+    /// commit, resume, storm, interrupt, growth, acolyte, aip.
     #[arg(long)]
     only: Option<String>,
     /// Also write the table to this file.
@@ -72,6 +73,7 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "storm" => figures::storm(scale).await?,
             "interrupt" => figures::interrupt(scale).await?,
             "acolyte" => acolyte::chats(scale).await?,
+            "aip" => aip::devices(scale).await?,
             _ => growth::growth(scale).await?,
         };
         for figure in figures {
@@ -113,4 +115,5 @@ const GROUPS: &[&str] = &[
     "interrupt",
     "growth",
     "acolyte",
+    "aip",
 ];

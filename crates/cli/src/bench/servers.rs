@@ -15,7 +15,7 @@ use axum::routing::any;
 use axum::serve::ListenerExt as _;
 use bytes::BytesMut;
 use futures_util::SinkExt as _;
-use switchboard_agents::{Agent, AgentError, Recovery, Turn};
+use switchboard_agents::{Agent, AgentError, DeviceScript, Recovery, Turn};
 use switchboard_asp::Flags;
 use switchboard_asp::codec::encode_text_frame;
 use switchboard_asp::message::{Enc, EncFlag};
@@ -27,8 +27,8 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::acolyte;
 use super::peer::dial;
+use super::{acolyte, aip};
 
 /// What the agent is asked to produce: `count size delay_us stamp`.
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +135,10 @@ pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
     let config = Config::load(None, [], overrides)?;
     let listener = switchboard_server::listen(config.listen)?;
     let address = listener.local_addr()?;
-    let agents: BTreeMap<AgentId, Arc<dyn Agent>> =
-        BTreeMap::from([(AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>)]);
+    let agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::from([
+        (AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>),
+        (AgentId::from("aip-script"), Arc::new(DeviceScript)),
+    ]);
     let server = Server::start_with(config, agents).await?;
     announce(&address.to_string())?;
     server.run(listener, std::future::pending()).await?;
@@ -153,7 +155,7 @@ pub(super) async fn serve_bare() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte.
+/// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte; AIP.
 pub(super) fn bare_loops() -> Router {
     let buffered = |upgrade: WebSocketUpgrade| upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
     let asp = move |Path(flush): Path<String>, upgrade: WebSocketUpgrade| async move {
@@ -161,7 +163,8 @@ pub(super) fn bare_loops() -> Router {
     };
     let acolyte =
         move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(acolyte::bare_loop) };
-    Router::new().route("/{flush}", any(asp)).route(acolyte::PATH, any(acolyte))
+    let aip = move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(aip::bare_loop) };
+    Router::new().route("/{flush}", any(asp)).route(acolyte::PATH, any(acolyte)).route(aip::PATH, any(aip))
 }
 
 /// Answers each message with the frames that our server would send for it, straight from memory.

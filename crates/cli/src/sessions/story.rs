@@ -58,6 +58,9 @@ pub(super) fn event(committed: &Committed) -> Passage {
         Event::AttachmentLinked { session, .. } => format!("a client also attached to {session}"),
         Event::AttachmentDetached { .. } => "a client lost its connection".to_owned(),
         Event::AttachmentClosed { .. } => "a client left".to_owned(),
+        Event::DeviceJoined { device, .. } => format!("device {} connected", device.callsign),
+        Event::DeviceReported { device, .. } => format!("device {device} had news of itself"),
+        Event::DeviceLeft { device } => format!("device {device} left"),
         Event::ToolsChanged { added, removed, .. } => {
             let added = added.iter().map(|tool| format!("+{}", tool.name));
             let names: Vec<String> = added.chain(removed.iter().map(|name| format!("-{name}"))).collect();
@@ -100,7 +103,7 @@ pub(super) fn event(committed: &Committed) -> Passage {
         },
         Event::CallProgress { delta, .. } => format!("… {delta}"),
         Event::CallEnded { end, .. } => match end {
-            CallEnd::Done { output } => format!("answered: {output}"),
+            CallEnd::Done { output, .. } => format!("answered: {output}"),
             CallEnd::Failed(error) => format!("failed: {} {}", error.name, error.message),
             CallEnd::TimedOut => "no answer in time".to_owned(),
             CallEnd::Cancelled => "cancelled".to_owned(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{AttachmentId, CallId, PrincipalId, ToolName};
+use crate::id::{AttachmentId, CallId, Callsign, PrincipalId, ToolName};
 use crate::time::Timestamp;
 
 /// A call as it was committed.
@@ -19,7 +19,37 @@ pub struct Call {
     pub deadline: Timestamp,
     /// Calls of one batch were asked for together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<String>,
+    pub batch: Option<Batch>,
+    /// What the protocol that carries it to its executor has to know; its own business.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub options: Value,
+}
+
+/// Calls that were asked for together, and are to be executed in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredBatch")]
+pub struct Batch {
+    /// Unique within the session.
+    pub id: String,
+    /// How many calls belong to it; all of them are committed at once.
+    pub size: u32,
+}
+
+/// A batch as it is stored; in the beginning it was nothing but a name.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredBatch {
+    Sized { id: String, size: u32 },
+    Named(String),
+}
+
+impl From<StoredBatch> for Batch {
+    fn from(stored: StoredBatch) -> Self {
+        match stored {
+            StoredBatch::Sized { id, size } => Self { id, size },
+            StoredBatch::Named(id) => Self { id, size: 1 },
+        }
+    }
 }
 
 /// What is asked.
@@ -57,6 +87,8 @@ pub enum Executor {
     Attachment(AttachmentId),
     /// Any connection of this principal.
     Principal(PrincipalId),
+    /// The device that is enrolled under this name.
+    Device(Callsign),
     /// Whoever is attached and may answer.
     Anyone,
 }
@@ -69,6 +101,9 @@ pub enum CallEnd {
     Done {
         /// The result.
         output: Value,
+        /// What the executor added to it, in the words of its protocol.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        detail: Value,
     },
     /// It was answered with an error.
     Failed(CallError),
@@ -78,6 +113,13 @@ pub enum CallEnd {
     Cancelled,
 }
 
+impl CallEnd {
+    /// Answered, with nothing but a result.
+    pub const fn done(output: Value) -> Self {
+        Self::Done { output, detail: Value::Null }
+    }
+}
+
 /// An error reported by whoever executed a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallError {
@@ -85,4 +127,14 @@ pub struct CallError {
     pub name: String,
     /// What happened, for a person or a model.
     pub message: String,
+    /// What the executor added to it, in the words of its protocol.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+impl CallError {
+    /// An error with nothing added.
+    pub fn new(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { name: name.into(), message: message.into(), detail: Value::Null }
+    }
 }

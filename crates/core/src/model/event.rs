@@ -3,9 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId};
+use crate::id::{
+    AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId,
+};
 use crate::model::{
-    Call, CallEnd, Claim, Message, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd, TurnRequest,
+    Call, CallEnd, Claim, Device, Executor, Message, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd,
+    TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -85,6 +88,25 @@ pub enum Event {
         /// Which attachment.
         attachment: AttachmentId,
     },
+    /// A device is enrolled and keeps its profile in this session.
+    DeviceJoined {
+        /// Whose device it is.
+        principal: PrincipalId,
+        /// What it says of itself.
+        device: Box<Device>,
+    },
+    /// A device of this session has news of itself.
+    DeviceReported {
+        /// The device.
+        device: Callsign,
+        /// What it says of itself now.
+        facts: Box<Value>,
+    },
+    /// The connection of a device of this session is gone.
+    DeviceLeft {
+        /// The device.
+        device: Callsign,
+    },
     /// The tools of the session changed.
     ToolsChanged {
         /// Grows by one with each change.
@@ -110,6 +132,9 @@ pub enum Event {
         request: Box<TurnRequest>,
         /// Who serves it.
         agent: AgentId,
+        /// The device that it is for, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<Callsign>,
         /// Where it came from.
         origin: Box<Origin>,
         /// Serial turns of a session run one after another.
@@ -225,7 +250,10 @@ impl Event {
             | Self::AttachmentOpened { .. }
             | Self::AttachmentLinked { .. }
             | Self::AttachmentDetached { .. }
-            | Self::AttachmentClosed { .. } => None,
+            | Self::AttachmentClosed { .. }
+            | Self::DeviceJoined { .. }
+            | Self::DeviceReported { .. }
+            | Self::DeviceLeft { .. } => None,
         }
     }
 
@@ -244,6 +272,9 @@ impl Event {
             | Self::AttachmentLinked { .. }
             | Self::AttachmentDetached { .. }
             | Self::AttachmentClosed { .. }
+            | Self::DeviceJoined { .. }
+            | Self::DeviceReported { .. }
+            | Self::DeviceLeft { .. }
             | Self::ToolsChanged { .. }
             | Self::MessageAdded { .. }
             | Self::TurnQueued { .. }
@@ -251,6 +282,37 @@ impl Event {
             | Self::TurnOutput { .. }
             | Self::CallRequested { .. }
             | Self::CallProgress { .. } => None,
+        }
+    }
+
+    /// The device that has to hear of this event's session, since something is asked of it.
+    pub const fn device(&self) -> Option<&Callsign> {
+        match self {
+            Self::TurnAccepted { device, .. } => device.as_ref(),
+            Self::CallRequested { call, .. } => match &call.executor {
+                Executor::Device(device) => Some(device),
+                Executor::Agent | Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => None,
+            },
+            Self::SessionOpened { .. }
+            | Self::ParticipantJoined { .. }
+            | Self::ParticipantLeft { .. }
+            | Self::AttachmentOpened { .. }
+            | Self::AttachmentLinked { .. }
+            | Self::AttachmentDetached { .. }
+            | Self::AttachmentClosed { .. }
+            | Self::DeviceJoined { .. }
+            | Self::DeviceReported { .. }
+            | Self::DeviceLeft { .. }
+            | Self::ToolsChanged { .. }
+            | Self::MessageAdded { .. }
+            | Self::TurnQueued { .. }
+            | Self::TurnStarted { .. }
+            | Self::TurnReleased { .. }
+            | Self::TurnOutput { .. }
+            | Self::CallProgress { .. }
+            | Self::CallEnded { .. }
+            | Self::TurnInterrupted { .. }
+            | Self::TurnEnded { .. } => None,
         }
     }
 
@@ -264,6 +326,9 @@ impl Event {
             Self::AttachmentLinked { .. } => "attachment_linked",
             Self::AttachmentDetached { .. } => "attachment_detached",
             Self::AttachmentClosed { .. } => "attachment_closed",
+            Self::DeviceJoined { .. } => "device_joined",
+            Self::DeviceReported { .. } => "device_reported",
+            Self::DeviceLeft { .. } => "device_left",
             Self::ToolsChanged { .. } => "tools_changed",
             Self::MessageAdded { .. } => "message_added",
             Self::TurnAccepted { .. } => "turn_accepted",

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 mod attachment;
 mod call;
+mod device;
 mod event;
 mod message;
 mod op;
@@ -16,7 +17,8 @@ mod tool;
 mod turn;
 
 pub use attachment::{AttachmentSecret, SecretHash};
-pub use call::{Call, CallEnd, CallError, CallKind, Executor};
+pub use call::{Batch, Call, CallEnd, CallError, CallKind, Executor};
+pub use device::Device;
 pub use event::{Committed, Event, ForExecutor};
 pub use message::{Author, Message, Part, Told, Voice};
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};

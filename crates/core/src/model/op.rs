@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use crate::id::{
-    AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
+    AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
 };
 use crate::model::{
-    CallEnd, CallKind, Event, Executor, Origin, Output, RequestKey, SecretHash, Told, Tool, TurnEnd,
-    TurnRequest,
+    Batch, CallEnd, CallKind, Device, Event, Executor, Origin, Output, RequestKey, SecretHash, Told, Tool,
+    TurnEnd, TurnRequest,
 };
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -19,6 +19,8 @@ pub struct Actor {
     pub principal: PrincipalId,
     /// In which capacity.
     pub kind: ActorKind,
+    /// The name under which the connection that asks is enrolled.
+    pub callsign: Option<Callsign>,
 }
 
 /// The capacity in which an actor asks.
@@ -35,17 +37,24 @@ pub enum ActorKind {
 impl Actor {
     /// A client with this identity.
     pub const fn client(principal: PrincipalId) -> Self {
-        Self { principal, kind: ActorKind::Client }
+        Self { principal, kind: ActorKind::Client, callsign: None }
     }
 
     /// An executor of turns.
     pub fn worker(worker: WorkerId) -> Self {
-        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Worker(worker) }
+        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Worker(worker), callsign: None }
     }
 
     /// The server itself.
     pub fn server() -> Self {
-        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Server }
+        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Server, callsign: None }
+    }
+
+    /// The same, asking through a connection that is enrolled under this name.
+    #[must_use]
+    pub fn enrolled(mut self, callsign: Option<Callsign>) -> Self {
+        self.callsign = callsign;
+        self
     }
 }
 
@@ -122,12 +131,19 @@ pub enum Op {
         /// Why.
         reason: Option<String>,
     },
-    /// Client: a turn has become undeliverable; end it as failed.
-    Fail {
+    /// Client, or the device that a turn is for: the turn is over, whatever its agent makes of it.
+    Conclude {
         /// Which one.
         turn: TurnId,
-        /// Why.
-        failure: crate::model::Failure,
+        /// How.
+        end: TurnEnd,
+    },
+    /// Client: an enrolled device keeps its profile in this session.
+    Join(Box<Device>),
+    /// Client: an enrolled device has news of itself.
+    Report {
+        /// What it says of itself now.
+        facts: Value,
     },
     /// Client or worker: report progress of a call.
     Progress {
@@ -161,14 +177,14 @@ pub enum Op {
         /// What was produced.
         output: Output,
     },
-    /// Worker: ask for something.
+    /// Worker: ask for something, or for several things at once.
     Request {
         /// Which turn.
         turn: TurnId,
         /// From [`Op::Claim`].
         fence: u32,
         /// What is asked.
-        call: CallRequest,
+        calls: Vec<CallRequest>,
     },
     /// Worker: end the turn.
     Finish {
@@ -186,6 +202,11 @@ pub enum Op {
         /// Whether the agent can go on from what it has emitted.
         continues: bool,
     },
+    /// Server: the connection of a device is gone.
+    LoseDevice {
+        /// The device.
+        device: Callsign,
+    },
     /// Server: the process has restarted, so no transport of before is alive.
     Recover,
     /// Server: time has passed.
@@ -201,6 +222,8 @@ pub struct NewTurn {
     pub request: TurnRequest,
     /// The agent to ask; none for the session's own.
     pub agent: Option<AgentId>,
+    /// The device that it is for, if it is about one.
+    pub device: Option<Callsign>,
     /// Where it comes from.
     pub origin: Origin,
     /// The message it follows; none for the tip.
@@ -251,5 +274,7 @@ pub struct CallRequest {
     /// After this it ends as timed out.
     pub deadline: Timestamp,
     /// Calls of one batch are asked for together.
-    pub batch: Option<String>,
+    pub batch: Option<Batch>,
+    /// What the protocol that carries it to its executor has to know; its own business.
+    pub options: Value,
 }

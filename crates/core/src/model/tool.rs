@@ -27,6 +27,9 @@ pub struct Tool {
     pub version: Option<String>,
     /// Who executes it.
     pub executor: Executor,
+    /// What the protocol that carries a call to the executor has to know; its own business.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub options: Value,
 }
 
 /// What is known about the effects of a tool; absent means unknown.

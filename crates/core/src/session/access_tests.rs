@@ -79,7 +79,7 @@ fn an_observer_may_not_submit_interrupt_fail_or_answer() {
             op,
             Op::StartTurn(_)
                 | Op::Interrupt { .. }
-                | Op::Fail { .. }
+                | Op::Conclude { .. }
                 | Op::Progress { .. }
                 | Op::Answer { .. }
                 | Op::ChangeTools(_)

@@ -3,7 +3,7 @@
 use crate::id::{MessageId, TurnId};
 use crate::model::{Call, Claim, Committed, Event, Output, TurnOutcome};
 use crate::session::{
-    Attachment, EndedTurn, KnownMessage, KnownRequest, RECENT_MESSAGES, Session, TurnState,
+    Attachment, DeviceState, EndedTurn, KnownMessage, KnownRequest, RECENT_MESSAGES, Session, TurnState,
 };
 use crate::time::Timestamp;
 
@@ -52,6 +52,27 @@ impl Session {
             }
             Event::AttachmentClosed { attachment } => {
                 self.attachments.remove(attachment);
+            }
+            Event::DeviceJoined { principal, device } => {
+                let state = DeviceState {
+                    device: (**device).clone(),
+                    principal: principal.clone(),
+                    joined_at: at,
+                    reported_at: at,
+                    left_at: None,
+                };
+                self.devices.insert(device.callsign.clone(), Box::new(state));
+            }
+            Event::DeviceReported { device, facts } => {
+                if let Some(state) = self.devices.get_mut(device) {
+                    state.device.facts = (**facts).clone();
+                    state.reported_at = at;
+                }
+            }
+            Event::DeviceLeft { device } => {
+                if let Some(state) = self.devices.get_mut(device) {
+                    state.left_at = Some(at);
+                }
             }
             Event::ToolsChanged { revision, added, removed, turn: _ } => {
                 self.tools_revision = *revision;
@@ -108,6 +129,7 @@ impl Session {
         let Event::TurnAccepted {
             request,
             agent,
+            device,
             origin,
             serial,
             deadline,
@@ -139,6 +161,7 @@ impl Session {
             turn: id.clone(),
             request: (**request).clone(),
             agent: agent.clone(),
+            device: device.clone(),
             origin: (**origin).clone(),
             serial: *serial,
             deadline: *deadline,

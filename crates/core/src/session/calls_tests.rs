@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::testing::*;
 use crate::limits::SessionLimits;
-use crate::model::{Actor, CallEnd, CallError, CallRequest, Event, Executor, Op};
+use crate::model::{Actor, Batch, CallEnd, CallError, CallRequest, Event, Executor, Op};
 use crate::reject::Reject;
 use crate::session::TurnStatus;
 
@@ -26,7 +26,7 @@ fn a_turn_waits_until_its_call_is_answered() {
     let mut world = waiting_for(Executor::Anyone);
     assert_eq!(world.status("t1"), Some(TurnStatus::Waiting));
     assert_eq!(names(&world.events(&owner(), progress("t1", "c"))), ["call_progress"]);
-    let end = CallEnd::Done { output: json!("yes") };
+    let end = CallEnd::done(json!("yes"));
     assert_eq!(
         world.events(&owner(), answer("t1", "c")),
         [Event::CallEnded { turn: "t1".into(), call: "c".into(), end }]
@@ -37,7 +37,7 @@ fn a_turn_waits_until_its_call_is_answered() {
 #[test]
 fn a_call_may_be_answered_with_an_error() {
     let mut world = waiting_for(Executor::Anyone);
-    let end = CallEnd::Failed(CallError { name: "denied".into(), message: "no".into() });
+    let end = CallEnd::Failed(CallError::new("denied", "no"));
     assert_eq!(names(&world.events(&owner(), answer_with("t1", "c", end))), ["call_ended"]);
 }
 
@@ -204,7 +204,9 @@ fn two_open_calls_never_share_a_name() {
 fn calls_of_a_batch_keep_its_name() {
     let mut world = World::opened();
     world.run("t1");
-    let call = CallRequest { batch: Some("b".into()), ..question("c") };
-    let events = world.events(&worker(), Op::Request { turn: "t1".into(), fence: 1, call });
-    assert!(matches!(&events[0], Event::CallRequested { call, .. } if call.batch.as_deref() == Some("b")));
+    let call = CallRequest { batch: Some(Batch { id: "b".into(), size: 1 }), ..question("c") };
+    let events = world.events(&worker(), Op::Request { turn: "t1".into(), fence: 1, calls: vec![call] });
+    assert!(
+        matches!(&events[0], Event::CallRequested { call, .. } if call.batch.as_ref().is_some_and(|batch| batch.id == "b"))
+    );
 }

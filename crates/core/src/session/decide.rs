@@ -81,14 +81,17 @@ impl Session {
             Op::Interrupt { turn, reason } => {
                 self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
             }
-            Op::Fail { turn, failure } => self.decide_fail(role, turn, failure, now),
+            Op::Conclude { turn, end } => self.decide_conclude(actor, role, turn, end, now),
+            Op::Join(device) => self.decide_join(actor, role, device),
+            Op::Report { facts } => self.decide_report(actor, facts),
             Op::Progress { turn, call, delta } => self.decide_progress(actor, role, turn, call, delta),
             Op::Answer { turn, call, end } => self.decide_answer(actor, role, turn, call, end),
             Op::Claim { turn } => self.decide_claim(actor, turn, now),
             Op::Emit { turn, fence, output } => self.decide_emit(actor, turn, *fence, output),
-            Op::Request { turn, fence, call } => self.decide_request(actor, turn, *fence, call),
+            Op::Request { turn, fence, calls } => self.decide_request(actor, turn, *fence, calls),
             Op::Finish { turn, fence, end } => self.decide_finish(actor, turn, *fence, end, now),
             Op::Lose { turn, continues } => self.decide_lose(turn, *continues, now),
+            Op::LoseDevice { device } => Ok(self.decision(self.decide_lose_device(device, now))),
             Op::Recover => Ok(self.decision(self.decide_recover(now))),
             Op::Wake => Ok(self.decision(self.decide_wake(now))),
         }
@@ -113,7 +116,7 @@ impl Session {
         };
         let worker_op =
             matches!(op, Op::Claim { .. } | Op::Emit { .. } | Op::Request { .. } | Op::Finish { .. });
-        let server_op = matches!(op, Op::Lose { .. } | Op::Recover | Op::Wake);
+        let server_op = matches!(op, Op::Lose { .. } | Op::LoseDevice { .. } | Op::Recover | Op::Wake);
         match &actor.kind {
             ActorKind::Server => Ok(Role::Owner),
             ActorKind::Worker(_) if server_op => Err(Reject::Forbidden),
@@ -122,7 +125,7 @@ impl Session {
                 let role = if *owner == actor.principal {
                     Role::Owner
                 } else {
-                    self.role_of(&actor.principal).ok_or(Reject::NotFound)?
+                    self.role_of_actor(actor).ok_or(Reject::NotFound)?
                 };
                 if worker_op || server_op { Err(Reject::Forbidden) } else { Ok(role) }
             }
@@ -296,6 +299,7 @@ impl Session {
                 self.attachments.get(attachment).is_none_or(|known| known.principal == actor.principal)
             }
             (ActorKind::Client, Executor::Principal(principal)) => *principal == actor.principal,
+            (ActorKind::Client, Executor::Device(device)) => actor.callsign.as_ref() == Some(device),
             (ActorKind::Client, Executor::Agent | Executor::Anyone) => false,
         }
     }
@@ -332,6 +336,15 @@ impl Session {
                 && Self::stop_turn(turn, None, Some("connection lost"), now, &mut events)
             {
                 gone.push(turn.turn.clone());
+            }
+        }
+        for callsign in self.devices_in_use() {
+            self.fail_calls_to(&Executor::Device(callsign.clone()), &mut events);
+            self.withdraw_tools(&Executor::Device(callsign), &mut events);
+        }
+        for (callsign, device) in &self.devices {
+            if device.left_at.is_none() {
+                events.push(Event::DeviceLeft { device: callsign.clone() });
             }
         }
         for executor in self.orphaned_executors() {

@@ -1,10 +1,12 @@
 //! What ops on turns and calls lead to.
 
+use serde_json::Value;
+
 use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
-    Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, Failure,
-    FailureKind, Message, NewTurn, Origin, Output, Tool, TurnEnd, TurnOutcome, TurnRequest,
+    Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, FailureKind,
+    Message, NewTurn, Origin, Output, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -64,6 +66,7 @@ impl Session {
             turn: new.turn.clone(),
             request: Box::new(new.request.clone()),
             agent,
+            device: new.device.clone(),
             origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
             serial: new.serial,
             deadline: new.deadline,
@@ -145,10 +148,7 @@ impl Session {
         reason: Option<&str>,
         now: Timestamp,
     ) -> Result<Decision, Reject> {
-        if !role.may_submit() {
-            return Err(Reject::Forbidden);
-        }
-        let turn = self.live_turn(turn)?;
+        let turn = self.own_turn(actor, role, turn)?;
         let (mut events, mut gone) = (Vec::new(), Vec::new());
         let by = matches!(actor.kind, ActorKind::Client).then_some(&actor.principal);
         if Self::stop_turn(turn, by, reason, now, &mut events) {
@@ -158,18 +158,26 @@ impl Session {
         Ok(self.decision(events))
     }
 
-    pub(super) fn decide_fail(
+    pub(super) fn decide_conclude(
         &self,
+        actor: &Actor,
         role: Role,
         turn: &TurnId,
-        failure: &Failure,
+        end: &TurnEnd,
         now: Timestamp,
     ) -> Result<Decision, Reject> {
-        if !role.may_submit() {
+        let turn = self.own_turn(actor, role, turn)?;
+        Ok(self.ending(turn, end.clone(), now))
+    }
+
+    /// A turn that the actor may put an end to: as somebody who may start turns here, or as the
+    /// device that it is for.
+    fn own_turn(&self, actor: &Actor, role: Role, turn: &TurnId) -> Result<&TurnState, Reject> {
+        let executes = |turn: &TurnState| turn.device.is_some() && turn.device == actor.callsign;
+        if !role.may_submit() && !self.turns.get(turn).is_some_and(executes) {
             return Err(Reject::Forbidden);
         }
-        let turn = self.live_turn(turn)?;
-        Ok(self.ending(turn, TurnEnd::new(TurnOutcome::Failed(failure.clone())), now))
+        self.live_turn(turn)
     }
 
     pub(super) fn decide_progress(
@@ -256,41 +264,56 @@ impl Session {
         actor: &Actor,
         turn: &TurnId,
         fence: u32,
-        call: &CallRequest,
+        calls: &[CallRequest],
     ) -> Result<Decision, Reject> {
         let turn = self.claimed_turn(actor, turn, fence)?;
         if turn.interrupted_at.is_some() {
             return Err(Reject::TurnOver(turn.turn.clone()));
         }
-        if turn.calls.len() >= self.limits.open_calls {
+        if turn.calls.len() + calls.len() > self.limits.open_calls {
             return Err(Reject::Limit { what: "open_calls" });
         }
+        let mut events = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            if calls.iter().skip(index + 1).any(|other| other.id == call.id) {
+                return Err(Reject::Invalid(format!("two calls of one name: {}", call.id)));
+            }
+            let call = Box::new(self.call(turn, call)?);
+            events.push(Event::CallRequested { turn: turn.turn.clone(), call });
+        }
+        Ok(self.decision(events))
+    }
+
+    fn call(&self, turn: &TurnState, call: &CallRequest) -> Result<Call, Reject> {
         if self.turns.values().any(|other| other.calls.contains_key(&call.id)) {
             return Err(Reject::Invalid(format!("a call of this name is open: {}", call.id)));
         }
-        let executor = match (&call.executor, &call.kind) {
-            (Some(executor), _) => executor.clone(),
-            (None, CallKind::Question { .. }) => Executor::Anyone,
+        let (executor, known) = match (&call.executor, &call.kind) {
+            (Some(executor), _) => (executor, &Value::Null),
+            (None, CallKind::Question { .. }) => (&Executor::Anyone, &Value::Null),
             (None, CallKind::Tool { name, .. }) => {
                 let tool = self.tools.get(name).filter(|tool| self.reaches(turn, tool));
-                tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?.executor.clone()
+                let tool = tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?;
+                (&tool.executor, &tool.options)
             }
         };
-        let call = Call {
+        // A call may know better than the definition of its tool.
+        let options = if call.options.is_null() { known } else { &call.options };
+        Ok(Call {
             id: call.id.clone(),
             kind: call.kind.clone(),
-            executor,
+            executor: executor.clone(),
             deadline: call.deadline,
             batch: call.batch.clone(),
-        };
-        Ok(self.decision(vec![Event::CallRequested { turn: turn.turn.clone(), call: Box::new(call) }]))
+            options: options.clone(),
+        })
     }
 
     /// Whether the executor of a tool hears what a turn asks: a client hears of its own turns only.
     fn reaches(&self, turn: &TurnState, tool: &Tool) -> bool {
         match &tool.executor {
             Executor::Attachment(attachment) => turn.origin.attachment.as_ref() == Some(attachment),
-            Executor::Agent | Executor::Principal(_) | Executor::Anyone => true,
+            Executor::Agent | Executor::Principal(_) | Executor::Device(_) | Executor::Anyone => true,
         }
     }
 
@@ -409,6 +432,7 @@ impl Session {
             (ActorKind::Client, Executor::Principal(principal)) => {
                 role.may_answer() && *principal == actor.principal
             }
+            (ActorKind::Client, Executor::Device(device)) => actor.callsign.as_ref() == Some(device),
             (ActorKind::Client, Executor::Anyone) => role.may_answer(),
         };
         if may { Ok(call) } else { Err(Reject::Forbidden) }

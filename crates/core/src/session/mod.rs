@@ -12,9 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, SessionId, ToolName, TurnId};
+use crate::id::{
+    AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId,
+};
 use crate::limits::SessionLimits;
-use crate::model::{Call, Claim, Origin, RequestKey, SecretHash, Tool, TurnRequest};
+use crate::model::{Actor, Call, Claim, Device, Executor, Origin, RequestKey, SecretHash, Tool, TurnRequest};
 use crate::position::Position;
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -22,6 +24,7 @@ use crate::time::Timestamp;
 mod apply;
 mod decide;
 mod decide_turns;
+mod devices;
 mod recall;
 mod turns;
 mod wake;
@@ -32,6 +35,8 @@ mod access_tests;
 mod attachments_tests;
 #[cfg(test)]
 mod calls_tests;
+#[cfg(test)]
+mod devices_tests;
 #[cfg(test)]
 mod recall_tests;
 #[cfg(test)]
@@ -62,6 +67,9 @@ pub struct Session {
     participants: BTreeMap<PrincipalId, Role>,
     /// Boxed: most sessions have one, and a node of the map has room for eleven.
     attachments: BTreeMap<AttachmentId, Box<Attachment>>,
+    /// Devices that keep their profile here.
+    #[serde(default)]
+    devices: BTreeMap<Callsign, Box<DeviceState>>,
     tools: BTreeMap<ToolName, Tool>,
     tools_revision: u64,
     tip: Option<MessageId>,
@@ -86,6 +94,7 @@ impl Session {
             updated_at: Timestamp::default(),
             participants: BTreeMap::new(),
             attachments: BTreeMap::new(),
+            devices: BTreeMap::new(),
             tools: BTreeMap::new(),
             tools_revision: 0,
             tip: None,
@@ -152,6 +161,24 @@ impl Session {
         self.participants.get(principal).copied()
     }
 
+    /// What an actor may do here: by who it is, or as a device of which something is asked.
+    pub fn role_of_actor(&self, actor: &Actor) -> Option<Role> {
+        self.role_of(&actor.principal).or_else(|| {
+            let callsign = actor.callsign.as_ref()?;
+            self.asks(callsign).then_some(Role::Device)
+        })
+    }
+
+    /// Whether something is asked of this device now.
+    pub fn asks(&self, device: &Callsign) -> bool {
+        self.turns.values().any(|turn| turn.concerns(device))
+    }
+
+    /// The device of this name that keeps its profile here, and whether it is connected.
+    pub fn device(&self, callsign: &Callsign) -> Option<&DeviceState> {
+        self.devices.get(callsign).map(|device| &**device)
+    }
+
     /// The turns that have not ended.
     pub fn turns(&self) -> impl Iterator<Item = &TurnState> {
         self.turns.values()
@@ -174,7 +201,9 @@ impl Session {
 
     /// Whether something goes on by itself: a turn, or an attachment that waits or is live.
     pub fn is_live(&self) -> bool {
-        !self.turns.is_empty() || !self.attachments.is_empty()
+        !self.turns.is_empty()
+            || !self.attachments.is_empty()
+            || self.devices.values().any(|device| device.left_at.is_none())
     }
 
     /// What a connection learns when it begins to follow the session.
@@ -209,6 +238,9 @@ pub struct TurnState {
     pub request: TurnRequest,
     /// Who serves it.
     pub agent: AgentId,
+    /// The device that it is for.
+    #[serde(default)]
+    pub device: Option<Callsign>,
     /// Where it came from.
     pub origin: Origin,
     /// Whether it waits for other serial turns.
@@ -264,6 +296,12 @@ impl TurnState {
         } else {
             TurnStatus::Ready
         }
+    }
+
+    /// Whether something is asked of this device.
+    pub(crate) fn concerns(&self, device: &Callsign) -> bool {
+        let asked = |call: &Call| matches!(&call.executor, Executor::Device(asked) if asked == device);
+        self.device.as_ref() == Some(device) || self.calls.values().any(asked)
     }
 
     fn view(&self) -> TurnView {
@@ -349,6 +387,21 @@ struct Attachment {
     /// When its transport was lost; none while it has one.
     detached_at: Option<Timestamp>,
     linked: Vec<SessionId>,
+}
+
+/// A device that keeps its profile in a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// What it says of itself.
+    pub device: Device,
+    /// Whose device it is.
+    pub principal: PrincipalId,
+    /// When it enrolled last.
+    pub joined_at: Timestamp,
+    /// When it last had news of itself.
+    pub reported_at: Timestamp,
+    /// When its connection was gone; none while it has one.
+    pub left_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, WorkerId};
 use crate::limits::SessionLimits;
 use crate::model::{
-    Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Event, Executor, Failure,
-    FailureKind, NewTurn, Op, Origin, Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations,
-    ToolChange, TurnEnd, TurnRequest,
+    Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Device, Event, Executor, FailureKind,
+    NewTurn, Op, Origin, Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations, ToolChange, TurnEnd,
+    TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -189,12 +189,23 @@ pub(super) fn open() -> Op {
     Op::Open { epoch: 7, agent: "echo".into(), name: Some("notes".into()) }
 }
 
+pub(super) fn profile(callsign: &str) -> Device {
+    Device {
+        callsign: callsign.into(),
+        protocol: "test".into(),
+        platform: "linux".into(),
+        facts: Value::Null,
+        profile: Value::Null,
+    }
+}
+
 /// A serial chat turn without a deadline in sight.
 pub(super) fn chat(turn: &str) -> NewTurn {
     NewTurn {
         turn: turn.into(),
         request: TurnRequest::Chat { parts: vec![Part::Text(format!("hello from {turn}"))] },
         agent: None,
+        device: None,
         origin: Origin {
             principal: "owner".into(),
             protocol: "test".into(),
@@ -251,7 +262,7 @@ pub(super) fn lose(turn: &str) -> Op {
 }
 
 pub(super) fn request(turn: &str, call: CallRequest) -> Op {
-    Op::Request { turn: turn.into(), fence: 1, call }
+    Op::Request { turn: turn.into(), fence: 1, calls: vec![call] }
 }
 
 /// A question to whoever may answer.
@@ -262,6 +273,7 @@ pub(super) fn question(call: &str) -> CallRequest {
         executor: None,
         deadline: Timestamp::NEVER,
         batch: None,
+        options: Value::Null,
     }
 }
 
@@ -275,7 +287,7 @@ pub(super) fn asked_of(executor: Executor, call: CallRequest) -> CallRequest {
 }
 
 pub(super) fn answer(turn: &str, call: &str) -> Op {
-    answer_with(turn, call, CallEnd::Done { output: json!("yes") })
+    answer_with(turn, call, CallEnd::done(json!("yes")))
 }
 
 pub(super) fn answer_with(turn: &str, call: &str, end: CallEnd) -> Op {
@@ -295,6 +307,7 @@ pub(super) fn tool(name: &str, executor: Executor) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor,
+        options: Value::Null,
     }
 }
 
@@ -349,10 +362,9 @@ pub(super) fn every_op() -> Vec<Op> {
         add_tools(vec![tool("t", Executor::Principal("stranger".into()))]),
         start(chat("new")),
         interrupt("t1"),
-        Op::Fail {
-            turn: "t1".into(),
-            failure: Failure { kind: FailureKind::SlowConsumer, message: "slow".into() },
-        },
+        Op::Conclude { turn: "t1".into(), end: TurnEnd::failed(FailureKind::SlowConsumer, "slow") },
+        Op::Join(Box::new(profile("dev"))),
+        Op::Report { facts: Value::Null },
         progress("t1", "c"),
         answer("t1", "c"),
         Op::Claim { turn: "t1".into() },
@@ -360,6 +372,7 @@ pub(super) fn every_op() -> Vec<Op> {
         request("t1", question("c")),
         finish("t1", 1),
         lose("t1"),
+        Op::LoseDevice { device: "dev".into() },
         Op::Recover,
         Op::Wake,
     ]

@@ -201,7 +201,7 @@ fn only_the_holder_of_the_claim_may_produce() {
         for op in [
             emit("t1", fence, "x"),
             finish("t1", fence),
-            Op::Request { turn: "t1".into(), fence, call: question("c") },
+            Op::Request { turn: "t1".into(), fence, calls: vec![question("c")] },
         ] {
             assert_eq!(world.refusal(&actor, op), Reject::Fenced("t1".into()));
         }
@@ -262,7 +262,10 @@ fn a_turn_that_cannot_be_delivered_fails() {
     world.start("t2");
     world.start("t3");
     let failure = Failure { kind: FailureKind::SlowConsumer, message: "too slow".into() };
-    let events = world.events(&owner(), Op::Fail { turn: "t1".into(), failure: failure.clone() });
+    let events = world.events(
+        &owner(),
+        Op::Conclude { turn: "t1".into(), end: TurnEnd::new(TurnOutcome::Failed(failure.clone())) },
+    );
     assert_eq!(end_of(&events).outcome, TurnOutcome::Failed(failure));
     assert_eq!(announced(&events), [("t3", 1)]);
     assert_eq!(world.refusal(&worker(), emit("t1", 1, "x")), Reject::TurnOver("t1".into()));

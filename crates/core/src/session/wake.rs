@@ -77,32 +77,28 @@ impl Session {
                 gone.push(turn.turn.clone());
             }
         }
-        self.fail_calls_to(id, events);
+        self.fail_calls_to(&Executor::Attachment(id.clone()), events);
         self.withdraw_tools(&Executor::Attachment(id.clone()), events);
         events.push(Event::AttachmentClosed { attachment: id.clone() });
     }
 }
 
 impl Session {
-    /// Nobody is left to answer what was asked of an attachment that is over.
-    fn fail_calls_to(&self, id: &crate::id::AttachmentId, events: &mut Vec<Event>) {
+    /// Nobody is left to answer what was asked of an executor that is gone.
+    pub(super) fn fail_calls_to(&self, executor: &Executor, events: &mut Vec<Event>) {
         let over: Vec<CallId> = events
             .iter()
             .filter_map(
                 |event| if let Event::CallEnded { call, .. } = event { Some(call.clone()) } else { None },
             )
             .collect();
-        let executor = Executor::Attachment(id.clone());
         for turn in self.turns.values() {
             let asked =
-                turn.calls.values().filter(|call| call.executor == executor && !over.contains(&call.id));
+                turn.calls.values().filter(|call| call.executor == *executor && !over.contains(&call.id));
             events.extend(asked.map(|call| Event::CallEnded {
                 turn: turn.turn.clone(),
                 call: call.id.clone(),
-                end: CallEnd::Failed(CallError {
-                    name: "gone".into(),
-                    message: "whoever was to execute this has left".into(),
-                }),
+                end: CallEnd::Failed(CallError::new("gone", "whoever was to execute this has left")),
             }));
         }
     }

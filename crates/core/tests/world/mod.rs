@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_core::model::{
-    AttachmentSecret, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind, NewTurn,
-    Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome,
-    TurnRequest, Usage, Voice,
+    AttachmentSecret, CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, NewTurn, Origin,
+    Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome, TurnRequest,
+    Usage, Voice,
 };
 use switchboard_core::{
     Actor, AttachmentId, CallId, Committed, Event, MessageId, Op, Position, Reject, Reply, Role, Row,
@@ -157,8 +157,8 @@ impl World {
             Act::Start(task) => self.start(task),
             Act::Interrupt(pick) => Op::Interrupt { turn: self.turn(pick), reason: Some("enough".into()) },
             Act::Fail(pick) => {
-                let failure = Failure { kind: FailureKind::SlowConsumer, message: "slow".into() };
-                Op::Fail { turn: self.turn(pick), failure }
+                let end = TurnEnd::failed(FailureKind::SlowConsumer, "slow");
+                Op::Conclude { turn: self.turn(pick), end }
             }
             Act::Progress { turn, call } => {
                 let turn = self.turn_that(turn, |turn| !turn.calls.is_empty());
@@ -171,9 +171,9 @@ impl World {
                 let call = self.call(&turn, *call);
                 fitting = self.callee(&turn, &call);
                 let end = match end % 4 {
-                    0 => CallEnd::Failed(CallError { name: "denied".into(), message: "no".into() }),
+                    0 => CallEnd::Failed(CallError::new("denied", "no")),
                     1 => CallEnd::TimedOut,
-                    _ => CallEnd::Done { output: json!({"n": end}) },
+                    _ => CallEnd::done(json!({"n": end})),
                 };
                 Op::Answer { turn, call, end }
             }
@@ -199,8 +199,9 @@ impl World {
                     executor: callee.as_ref().map(executor),
                     deadline: self.deadline(*millis),
                     batch: None,
+                    options: json!(null),
                 };
-                Op::Request { fence: self.fence(&turn, *stale), turn, call }
+                Op::Request { fence: self.fence(&turn, *stale), turn, calls: vec![call] }
             }
             Act::Finish { turn, stale, end } => {
                 let turn = self.turn_that(turn, |turn| turn.claim.is_some());
@@ -252,6 +253,7 @@ impl World {
             turn: turn_id(number),
             request,
             agent: None,
+            device: None,
             origin: Origin {
                 principal: "owner".into(),
                 protocol: "test".into(),
@@ -310,6 +312,7 @@ impl World {
         match self.session.turn(turn).and_then(|turn| turn.calls.get(call)).map(|call| &call.executor) {
             Some(Executor::Agent) => self.holder(turn),
             Some(Executor::Principal(principal)) => Actor::client(principal.clone()),
+            Some(Executor::Device(device)) => Who::Owner.actor().enrolled(Some(device.clone())),
             Some(Executor::Attachment(_) | Executor::Anyone) | None => Who::Owner.actor(),
         }
     }
@@ -391,6 +394,7 @@ fn tool(name: u8, callee: &Callee) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: executor(callee),
+        options: serde_json::Value::Null,
     }
 }
 

@@ -51,6 +51,11 @@ impl ApiError {
         )
     }
 
+    /// Also said of devices that belong to somebody else.
+    pub(super) fn no_device() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown_device", "no such device: list yours at /admin/v1/devices")
+    }
+
     pub(super) fn no_message() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

@@ -5,10 +5,10 @@
 //! | `/healthz`, `/readyz` | nothing |
 //! | `/metrics` | the scope `admin`, unless `telemetry.metrics_public` |
 //! | `/admin/v1/connections` | the scope `admin` |
-//! | `/admin/v1/sessions…`, `/admin/v1/openapi.json` | any credential |
+//! | `/admin/v1/sessions…`, `/admin/v1/devices…`, `/admin/v1/openapi.json` | any credential |
 //!
-//! A principal without the scope `admin` sees its own sessions only; those of others look exactly
-//! like sessions that do not exist. Host and Origin are checked on every path.
+//! A principal without the scope `admin` sees its own sessions and devices only; those of others
+//! look exactly as if they did not exist. Host and Origin are checked on every path.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::origin::OriginPolicy;
 use crate::telemetry::{self, names};
 
+mod devices;
 mod error;
 mod sessions;
 #[cfg(test)]
@@ -53,6 +54,8 @@ pub fn router(state: AdminState) -> Router {
         let api = Router::new()
             .route("/openapi.json", get(openapi))
             .route("/connections", get(connections))
+            .route("/devices", get(devices::list))
+            .route("/devices/{device}", get(devices::one))
             .route("/sessions", get(sessions::list))
             .route("/sessions/{session}", get(sessions::one))
             .route("/sessions/{session}/events", get(sessions::events))

@@ -11,6 +11,8 @@ use super::*;
 use crate::auth::hash_key;
 use crate::config::ApiKey;
 
+mod devices;
+
 const ANN: &str = "key-of-ann-0123456789";
 const BOB: &str = "key-of-bob-0123456789";
 const ROOT: &str = "key-of-root-0123456789";
@@ -107,13 +109,11 @@ impl World {
 
     fn check(&self, path: &str, answer: &Answer) {
         let path = path.split('?').next().unwrap();
-        let template = match path.strip_prefix("/admin/v1/sessions/") {
-            Some(rest) => {
-                let (_, tail) =
-                    rest.split_once('/').map_or((rest, String::new()), |(id, tail)| (id, format!("/{tail}")));
-                format!("/admin/v1/sessions/{{session}}{tail}")
-            }
-            None => path.to_owned(),
+        let template = match path.split('/').collect::<Vec<_>>()[..] {
+            ["", "admin", "v1", "sessions", _] => "/admin/v1/sessions/{session}".to_owned(),
+            ["", "admin", "v1", "sessions", _, tail] => format!("/admin/v1/sessions/{{session}}/{tail}"),
+            ["", "admin", "v1", "devices", _] => "/admin/v1/devices/{device}".to_owned(),
+            _ => path.to_owned(),
         };
         let Some(operation) = self.schemas["paths"].get(&template) else { return };
         let response = &operation["get"]["responses"][answer.status.to_string()];
@@ -171,6 +171,7 @@ impl World {
                     parts: vec![Part::Text(format!("question {number}"))],
                 }),
                 agent: "echo".into(),
+                device: None,
                 origin: Box::new(Origin {
                     principal: owner.into(),
                     protocol: "asp".into(),
@@ -190,6 +191,11 @@ impl World {
             events.push(Event::TurnEnded { turn: turn.clone(), end: Box::new(TurnEnd::complete()) });
             parent = Some(MessageId::input_of(&turn));
         }
+        self.write(id, events, at).await;
+    }
+
+    /// A new session with these events.
+    async fn write(&self, id: &str, events: Vec<Event>, at: u64) {
         let mut session = Session::new(id.into(), SessionLimits::default());
         for event in events {
             let after = session.head();
@@ -259,14 +265,15 @@ async fn metrics_need_the_scope_admin_unless_public() {
 async fn every_admin_path_needs_a_credential() {
     let world = World::new();
     world.session("s1", "ann", 1, 1).await;
+    world.device("d1", "ann", "s2", 1).await;
     let paths: Vec<String> = world.schemas["paths"]
         .as_object()
         .unwrap()
         .keys()
         .filter(|path| path.starts_with("/admin/"))
-        .map(|path| path.replace("{session}", "s1"))
+        .map(|path| path.replace("{session}", "s1").replace("{device}", "d1"))
         .collect();
-    assert_eq!(paths.len(), 7);
+    assert_eq!(paths.len(), 9);
     for path in &paths {
         let answer = world.get(None, path).await;
         assert_eq!(answer.error(), (401, "credential_missing".into()), "{path}");
@@ -493,5 +500,7 @@ fn the_document_is_whole() {
     // Every event can be shown.
     let names =
         document.pointer("/components/schemas/Committed/properties/event/propertyNames/enum").unwrap();
-    assert!(names.as_array().unwrap().contains(&json!(Event::TurnReleased { turn: "t".into() }.name())));
+    for event in [Event::TurnReleased { turn: "t".into() }, Event::DeviceLeft { device: "d".into() }] {
+        assert!(names.as_array().unwrap().contains(&json!(event.name())));
+    }
 }

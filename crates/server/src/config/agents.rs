@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_agents::{EchoConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{CommandContext, EchoConfig, OpenAiConfig, ScriptConfig};
+use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
 use toml::Value;
@@ -76,6 +77,22 @@ impl Describe for AcolyteLimits {
 
     fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
         add(prefix, default, ACOLYTE_KEYS, keys);
+    }
+}
+
+impl Describe for CommandContext {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, default, COMMAND_KEYS, keys);
+    }
+}
+
+impl Describe for AipLimits {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, default, AIP_KEYS, keys);
     }
 }
 
@@ -234,5 +251,55 @@ const ACOLYTE_KEYS: &[(&str, Kind, &str)] = &[
         "resume_s",
         Kind::Integer,
         "How long a task goes on without a connection, for clients that offer to come back, in seconds.",
+    ),
+];
+
+const COMMAND_KEYS: &[(&str, Kind, &str)] = &[
+    ("agent_name", Kind::Text, "The agent of the device; unset, the one that suits its platform."),
+    ("process_name", Kind::Text, "The process in which the commands have their effect."),
+    ("root_name", Kind::Text, "The application to which that process belongs."),
+];
+
+const AIP_KEYS: &[(&str, Kind, &str)] = &[
+    ("max_message", Kind::Integer, "The largest message, in bytes; a larger one closes the connection."),
+    (
+        "max_first_message",
+        Kind::Integer,
+        "The largest message of a client that has not registered yet, in bytes.",
+    ),
+    ("id_chars", Kind::Integer, "The longest identifier or name, in characters."),
+    ("registration_s", Kind::Integer, "For how long a connection may stay without registering, in seconds."),
+    ("ping_s", Kind::Integer, "How often a silent client is pinged, in seconds."),
+    ("silence_s", Kind::Integer, "A client that is silent for this long is gone, in seconds."),
+    (
+        "takeover_ms",
+        Kind::Integer,
+        "For how long a connection whose name is claimed again may stay silent, in milliseconds.",
+    ),
+    (
+        "facts_ms",
+        Kind::Integer,
+        "For how long a device may take to tell fresh facts about itself, in milliseconds.",
+    ),
+    ("tasks_per_device", Kind::Integer, "Tasks that may run or wait on one device."),
+    ("tasks_per_constellation", Kind::Integer, "Tasks that one constellation may have going on."),
+    ("task_s", Kind::Integer, "How long a task may take, in seconds."),
+    (
+        "dispatch_s",
+        Kind::Integer,
+        "For how long a dispatched task may wait for its device to take it up, in seconds.",
+    ),
+    ("result_s", Kind::Integer, "For how long the result of a task can be read over HTTP, in seconds."),
+    ("results", Kind::Integer, "Results that can be read over HTTP."),
+    (
+        "frames_per_s",
+        Kind::Integer,
+        "Messages per second of one principal, over all its devices and constellations.",
+    ),
+    ("frames_burst", Kind::Integer, "Messages of one principal that may come at once."),
+    (
+        "refusals_per_minute",
+        Kind::Integer,
+        "Refused registrations of one principal per minute, after which it has to wait.",
     ),
 ];

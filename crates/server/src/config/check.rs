@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use switchboard_agents::Secret;
+use switchboard_core::Scopes;
 
 use super::agents::AgentConfig;
 use super::load::{ConfigError, Problem, Source};
@@ -23,6 +24,7 @@ impl Config {
         self.check_limits(&mut findings);
         self.check_asp(&mut findings);
         self.check_acolyte(&mut findings);
+        self.check_aip(&mut findings);
         self.check_agents(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
@@ -135,13 +137,13 @@ impl Config {
             (Some(_), Some(_)) | (None, None) => findings.add(at, "expected exactly one of hash and key_env"),
         }
         for scope in &key.scopes {
-            let known = matches!(scope.as_str(), "connect" | "invoke" | "tools" | "admin")
-                || scope.strip_prefix("agent:").is_some_and(|agent| !agent.is_empty())
-                || matches!(scope.as_str(), "asp:connect" | "asp:invoke" | "asp:tools");
-            if !known {
+            if !Scopes::knows(scope) {
                 findings.add(
                     format!("{at}.scopes"),
-                    format!("{scope} is no scope: expected connect, invoke, tools, admin or agent:<name>"),
+                    format!(
+                        "{scope} is no scope: expected connect, invoke, tools, admin, agent:<name>, \
+                         device:<name>, constellation:<name>, target:<name> or dispatch"
+                    ),
                 );
             }
         }
@@ -210,6 +212,7 @@ impl Config {
             ("ring_events", limits.ring_events),
             ("resident_sessions", limits.resident_sessions),
             ("running_turns", limits.running_turns),
+            ("device_turns", limits.device_turns),
         ] {
             findings.range(format!("limits.{key}"), value, 1..=10_000_000);
         }
@@ -275,6 +278,43 @@ impl Config {
         if acolyte.dead_s <= acolyte.ping_s {
             findings
                 .add("acolyte.limits.dead_s", "must be longer than ping_s, or every quiet peer is dropped");
+        }
+    }
+
+    fn check_aip(&self, findings: &mut Findings) {
+        let aip = &self.aip.limits;
+        for (key, value, range) in [
+            ("max_message", aip.max_message, 1 << 10..=100 << 20),
+            ("max_first_message", aip.max_first_message, 1 << 10..=100 << 20),
+            ("id_chars", aip.id_chars, 16..=4_096),
+            ("registration_s", aip.registration_s, 1..=600),
+            ("ping_s", aip.ping_s, 1..=3_600),
+            ("silence_s", aip.silence_s, 2..=3_600),
+            ("takeover_ms", aip.takeover_ms, 100..=600_000),
+            ("facts_ms", aip.facts_ms, 1..=60_000),
+            ("tasks_per_device", aip.tasks_per_device, 1..=100_000),
+            ("tasks_per_constellation", aip.tasks_per_constellation, 1..=100_000),
+            ("task_s", aip.task_s, 1..=7 * 86_400),
+            ("dispatch_s", aip.dispatch_s, 1..=86_400),
+            ("result_s", aip.result_s, 1..=7 * 86_400),
+            ("results", aip.results, 1..=1_000_000),
+            ("frames_per_s", aip.frames_per_s, 1..=100_000_000),
+            ("frames_burst", aip.frames_burst, 1..=100_000_000),
+            ("refusals_per_minute", aip.refusals_per_minute, 1..=1_000_000),
+        ] {
+            findings.range(format!("aip.limits.{key}"), value, range);
+        }
+        if aip.silence_s <= aip.ping_s {
+            findings
+                .add("aip.limits.silence_s", "must be longer than ping_s, or every quiet peer is dropped");
+        }
+        if let Some(agent) = &self.aip.agent
+            && !self.agents.contains_key(agent)
+        {
+            findings.add("aip.agent", format!("there is no agent {agent}"));
+        }
+        if self.aip.enabled && self.asp.enabled && self.asp.ws_alias {
+            findings.add("asp.ws_alias", "/ws is taken by AIP; switch one of the two off");
         }
     }
 

@@ -18,6 +18,6 @@ pub use describe::{Describe, Key, Kind};
 pub use load::{ConfigError, Problem, Source};
 pub use secrets::Secrets;
 pub use sections::{
-    AcolyteConfig, Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer, LimitsConfig,
-    LogFormat, Questions, StoreConfig, StoreKind, Synchronous, TelemetryConfig, TlsConfig,
+    AcolyteConfig, AipConfig, Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer,
+    LimitsConfig, LogFormat, Questions, StoreConfig, StoreKind, Synchronous, TelemetryConfig, TlsConfig,
 };

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
+use switchboard_agents::CommandContext;
+use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
 use switchboard_store::SqliteOptions;
@@ -52,6 +54,8 @@ sections! {
         pub asp: AspConfig = AspConfig::default(),
         /// Acolyte: chat RPC for terminals.
         pub acolyte: AcolyteConfig = AcolyteConfig::default(),
+        /// The Agent Interaction Protocol: devices and orchestrators.
+        pub aip: AipConfig = AipConfig::default(),
         /// Agents, by the name under which clients ask for them.
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
         /// How the server leaves.
@@ -105,7 +109,9 @@ sections! {
         /// Whom the key stands for.
         pub principal: String = String::new(),
         /// What it allows: `connect`, `invoke`, `tools`, `admin`, `agent:<name>`. None means all
-        /// but `admin`.
+        /// but `admin`. Of devices: `device:<name>` and `constellation:<name>` say who it may be,
+        /// `target:<name>` which devices of others it may use, `dispatch` that it may send tasks
+        /// over HTTP; a name may end in `*`. None of these means any name, and its own devices.
         pub scopes: Vec<String> = Vec::new(),
     }
 
@@ -168,6 +174,8 @@ sections! {
         pub snapshot_events: u64 = 1_000,
         /// Turns that agents of this process work on at the same time.
         pub running_turns: usize = 10_000,
+        /// Turns for one device that are worked on at the same time; others wait.
+        pub device_turns: usize = 4,
         /// Bytes that may wait to be written to one connection before it counts as stuck.
         pub write_buffer_bytes: usize = 8 << 20,
         /// Sockets at the same time that have not opened a connection yet.
@@ -202,6 +210,24 @@ sections! {
         pub questions: Questions = Questions::Deny,
         /// Bounds of each of its connections.
         pub limits: AcolyteLimits = AcolyteLimits::default(),
+    }
+
+    /// The Agent Interaction Protocol: devices and orchestrators.
+    pub struct AipConfig {
+        /// Whether it is served, at `/ws` and `/api/`.
+        pub enabled: bool = true,
+        /// The agent that plans tasks; unset, the default agent.
+        pub agent: Option<String> = None,
+        /// Whether a constellation may register for no device, and then use each within its reach.
+        pub allow_untargeted: bool = false,
+        /// For tests only: tasks are planned by the deterministic planner of the wire reference, which
+        /// reads a script after `aip-script:` and sends one `echo` command otherwise.
+        pub test_planner: bool = false,
+        /// In whose name devices are given commands: `agent_name`, `process_name`, `root_name`. Devices
+        /// look their tools up by it; unset, the agent's name suits the platform of the device.
+        pub command: CommandContext = CommandContext::default(),
+        /// Bounds of each of its connections.
+        pub limits: AipLimits = AipLimits::default(),
     }
 
     /// How the server leaves.

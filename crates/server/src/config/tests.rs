@@ -138,6 +138,7 @@ fn variables_and_flags_take_every_kind_of_value() {
         ("SWITCHBOARD_TRUSTED_PROXIES", "[\"10.0.0.1\"]"),
         ("SWITCHBOARD_STORE__SYNCHRONOUS", "full"),
         ("SWITCHBOARD_ASP__WS_ALIAS", "true"),
+        ("SWITCHBOARD_AIP__ENABLED", "false"),
         ("SWITCHBOARD_LIMITS__CONNECTIONS", "1_000"),
         ("SWITCHBOARD_AGENTS__GPT__KIND", "openai"),
         ("SWITCHBOARD_AGENTS__GPT__API_KEY_ENV", "SWITCHBOARD_OPENAI_KEY"),

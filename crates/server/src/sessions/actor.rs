@@ -213,7 +213,7 @@ impl SessionActor {
 }
 
 /// An op of the server's own.
-pub(super) fn own(op: Op) -> Letter {
+pub(crate) fn own(op: Op) -> Letter {
     Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody, room: None }))
 }
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::model::{FailureKind, ForExecutor, TurnEnd, TurnRequest};
-use switchboard_core::{Actor, Committed, Event, Op, Position, Reject, Reply, Row, Timestamp, rows};
+use switchboard_core::{
+    Actor, Callsign, Committed, Event, Invitation, Op, Position, Reject, Reply, Row, Signal, Timestamp, rows,
+};
 use switchboard_store::{Append, Batch, StoreError};
 use tokio::time::Instant;
 
-use super::actor::{FIRST_BACKOFF, SessionActor};
+use super::actor::{FIRST_BACKOFF, SessionActor, own};
 use super::{AttachRequest, Mail, ReplyTo};
+use crate::gateway::Place;
 use crate::meters::turn_ended;
 use crate::port::{Attached, Delivery};
 use crate::schema::check_arguments;
@@ -88,7 +91,7 @@ impl SessionActor {
 
     pub(super) fn attach(&self, request: Box<AttachRequest>, draft: &mut Draft) {
         let head = self.session.head();
-        let result = if self.session.role_of(&request.principal).is_none() {
+        let result = if !self.may_follow(&request.actor) {
             Err(Reject::NotFound)
         } else {
             match request.from {
@@ -104,6 +107,13 @@ impl SessionActor {
             }
         };
         draft.outcomes.push(Outcome::Attach(request, result));
+    }
+
+    /// Whoever takes part may follow, and so may a device that was invited, though its task be over.
+    fn may_follow(&self, actor: &Actor) -> bool {
+        let roll = &self.sessions.environment.roll;
+        let invited = |device: &Callsign| roll.lock().is_noted(device, self.session.id());
+        self.session.role_of_actor(actor).is_some() || actor.callsign.as_ref().is_some_and(invited)
     }
 
     pub(super) async fn commit(&mut self, draft: Draft) {
@@ -170,6 +180,7 @@ impl SessionActor {
         let mut look_for_work = false;
         for committed in &batch.events {
             self.remember_key(committed);
+            self.invite(committed);
             look_for_work |= self.notify_executor(&committed.event);
         }
         if look_for_work {
@@ -182,6 +193,24 @@ impl SessionActor {
         if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
             let key = (origin.principal.clone(), key.key.clone());
             self.sessions.environment.keys.lock().insert(key, self.session.id().clone(), committed.at);
+        }
+    }
+
+    /// A device of which something is asked has to hear of it, wherever it is connected.
+    fn invite(&self, committed: &Committed) {
+        let Some(device) = committed.event.device() else { return };
+        let (session, asked) = (self.session.id(), committed.position);
+        let invitation = self.sessions.environment.roll.lock().invite(device, session, asked);
+        match invitation {
+            Invitation::Known => {}
+            Invitation::Deliver(Place(port)) => {
+                let after = Position { seq: asked.seq.saturating_sub(1), ..asked };
+                port.deliver(Delivery::Signal(Signal::Invited { session: session.clone(), after }));
+            }
+            // It left a moment ago, and cannot hear what is asked.
+            Invitation::Offline => {
+                self.sessions.insist(session, own(Op::LoseDevice { device: device.clone() }));
+            }
         }
     }
 
@@ -260,7 +289,11 @@ impl SessionActor {
                     // gone. The server's other ops are derived from state and come again.
                     let once = matches!(
                         mail.op,
-                        Op::Lose { .. } | Op::Recover | Op::Detach { .. } | Op::CloseAttachment { .. }
+                        Op::Lose { .. }
+                            | Op::LoseDevice { .. }
+                            | Op::Recover
+                            | Op::Detach { .. }
+                            | Op::CloseAttachment { .. }
                     );
                     if once {
                         self.retained.push_back(mail);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_core::model::{ActorKind, Tool};
-use switchboard_core::{Actor, Op, Position, PrincipalId, Reject, Reply, RequestId, TurnId};
+use switchboard_core::{Actor, Op, Position, Reject, Reply, RequestId, TurnId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::port::Port;
@@ -62,7 +62,7 @@ impl ReplyTo {
 /// A connection wants to follow a session.
 #[derive(Debug)]
 pub(crate) struct AttachRequest {
-    pub(crate) principal: PrincipalId,
+    pub(crate) actor: Actor,
     pub(crate) from: Option<Position>,
     pub(crate) request: RequestId,
     pub(crate) port: Arc<Port>,

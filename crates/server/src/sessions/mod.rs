@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{KeyIndex, Position, Principal, Reject, RequestId, SessionId, SessionLimits};
+use switchboard_core::{Actor, KeyIndex, Position, Reject, RequestId, Roll, SessionId, SessionLimits};
 use switchboard_store::Log;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 
 use crate::clock::Clock;
 use crate::feed::RingBounds;
+use crate::gateway::Place;
 use crate::host::Host;
 use crate::meters::SessionMeters;
 use crate::port::Port;
@@ -27,6 +28,8 @@ mod mail;
 
 pub(crate) use executors::{CallBoard, Executing};
 pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo};
+
+pub(crate) use actor::own;
 
 use actor::SessionActor;
 
@@ -46,6 +49,8 @@ pub(crate) struct Environment {
     pub(crate) clock: Clock,
     pub(crate) meters: SessionMeters,
     pub(crate) keys: Arc<Mutex<KeyIndex>>,
+    /// Who is enrolled.
+    pub(crate) roll: Arc<Mutex<Roll<Place>>>,
     pub(crate) limits: SessionLimits,
     pub(crate) bounds: ActorBounds,
 }
@@ -91,6 +96,17 @@ impl Sessions {
         self.spawn(session, &mut shard).try_send(letter).map_err(TrySendError::into_inner)
     }
 
+    /// Hands a letter of the server's own to a session, however full its mailbox is now.
+    pub(crate) fn insist(self: &Arc<Self>, session: &SessionId, letter: Letter) {
+        let mut shard = self.shard(session).lock();
+        let known = shard.get(session).filter(|mailbox| !mailbox.is_closed()).cloned();
+        let mailbox = known.unwrap_or_else(|| self.spawn(session, &mut shard).clone());
+        if let Err(TrySendError::Full(letter)) = mailbox.try_send(letter) {
+            // It waits in front of whatever comes later.
+            tokio::spawn(async move { mailbox.send(letter).await });
+        }
+    }
+
     /// Brings a session to life, so that it looks after its turns and attachments.
     pub(crate) fn awaken(self: &Arc<Self>, session: &SessionId) {
         let mut shard = self.shard(session).lock();
@@ -108,12 +124,12 @@ impl Sessions {
     pub(crate) fn attach(
         self: &Arc<Self>,
         session: &SessionId,
-        principal: &Principal,
+        actor: Actor,
         from: Option<Position>,
         request: RequestId,
         port: &Arc<Port>,
     ) {
-        let attach = AttachRequest { principal: principal.id.clone(), from, request, port: port.clone() };
+        let attach = AttachRequest { actor, from, request, port: port.clone() };
         if self.send(session, Letter::Attach(Box::new(attach))).is_err() {
             port.answer(request, Err(Reject::Busy));
         }

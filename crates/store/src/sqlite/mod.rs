@@ -34,11 +34,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    MessageId, MessageRow, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    Callsign, DeviceRow, MessageId, MessageRow, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp,
+    TurnId, TurnRow,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::log::{Append, Batch, Loaded, Log, SessionFilter, StoreError, StoreStats};
+use crate::log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
 
 mod cache;
 mod checkpointer;
@@ -186,6 +187,16 @@ impl Log for SqliteLog {
 
     async fn requests(&self, since: Timestamp, limit: usize) -> Result<Vec<RequestRow>, StoreError> {
         self.readers.run(move |connection| query::requests(connection, since, limit)).await
+    }
+
+    async fn devices(&self, filter: &DeviceFilter) -> Result<Vec<DeviceRow>, StoreError> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| query::devices(connection, &filter)).await
+    }
+
+    async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError> {
+        let device = device.clone();
+        self.readers.run(move |connection| query::device(connection, &device)).await
     }
 
     fn stats(&self) -> StoreStats {

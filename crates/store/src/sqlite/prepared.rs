@@ -1,7 +1,7 @@
 //! An append as the writer gets it: everything encoded.
 
 use switchboard_core::{
-    MessageRow, MessageStatus, Position, RequestRow, Row, SessionId, SessionRow, TurnRow,
+    DeviceRow, MessageRow, MessageStatus, Position, RequestRow, Row, SessionId, SessionRow, TurnRow,
 };
 
 use crate::encoding::{encode_batch, encode_snapshot, encode_value};
@@ -53,6 +53,7 @@ pub(super) enum PreparedRow {
     Turn(TurnRow),
     Message(PreparedMessage),
     Request(RequestRow),
+    Device(PreparedDevice),
 }
 
 impl PreparedRow {
@@ -61,6 +62,7 @@ impl PreparedRow {
             Row::Turn(row) => Self::Turn(row),
             Row::Message(row) => Self::Message(PreparedMessage::new(row)?),
             Row::Request(row) => Self::Request(row),
+            Row::Device(row) => Self::Device(PreparedDevice::new(row)?),
         })
     }
 
@@ -68,6 +70,7 @@ impl PreparedRow {
         match self {
             Self::Turn(_) | Self::Request(_) => 256,
             Self::Message(message) => 256 + message.parts.len(),
+            Self::Device(device) => 256 + device.facts.len() + device.profile.len(),
         }
     }
 }
@@ -89,5 +92,20 @@ impl PreparedMessage {
             MessageStatus::Partial => false,
         };
         Ok(Self { row, author, parts, complete })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PreparedDevice {
+    pub(super) row: Box<DeviceRow>,
+    pub(super) facts: Vec<u8>,
+    pub(super) profile: Vec<u8>,
+}
+
+impl PreparedDevice {
+    fn new(mut row: Box<DeviceRow>) -> Result<Self, StoreError> {
+        let facts = encode_value(&std::mem::take(&mut row.facts))?;
+        let profile = encode_value(&std::mem::take(&mut row.profile))?;
+        Ok(Self { row, facts, profile })
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use switchboard_core::{
-    AgentId, MessageId, MessageRow, MessageStatus, PrincipalId, RequestRow, Session, SessionId, SessionRow,
-    Timestamp, TurnId, TurnRow,
+    AgentId, Callsign, DeviceRow, MessageId, MessageRow, MessageStatus, PrincipalId, RequestRow, Session,
+    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 use crate::encoding::{decode_batch, decode_snapshot, decode_value};
-use crate::log::{Batch, Loaded, SessionFilter, StoreError};
+use crate::log::{Batch, DeviceFilter, Loaded, SessionFilter, StoreError};
 use crate::sqlite::statements::number;
 
 pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
@@ -278,6 +278,62 @@ pub(super) fn requests(
     collect(connection, &sql, params![number(since.as_micros()), number(limit as u64)], request_row)
 }
 
+pub(super) fn devices(connection: &Connection, filter: &DeviceFilter) -> Result<Vec<DeviceRow>, StoreError> {
+    let mut sql = format!("SELECT {DEVICE_COLUMNS} FROM devices WHERE 1");
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if let Some(principal) = &filter.principal {
+        sql.push_str(" AND principal = ?");
+        values.push(Box::new(principal.as_str().to_owned()));
+    }
+    match filter.online {
+        Some(true) => sql.push_str(" AND left_at IS NULL"),
+        Some(false) => sql.push_str(" AND left_at IS NOT NULL"),
+        None => {}
+    }
+    if let Some((device, principal)) = &filter.after {
+        sql.push_str(" AND (device, principal) > (?, ?)");
+        values.push(Box::new(device.as_str().to_owned()));
+        values.push(Box::new(principal.as_str().to_owned()));
+    }
+    sql.push_str(" ORDER BY device, principal LIMIT ?");
+    values.push(Box::new(number(filter.limit as u64)));
+    device_rows(connection, &sql, rusqlite::params_from_iter(values))
+}
+
+pub(super) fn device(connection: &Connection, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError> {
+    let sql = format!("SELECT {DEVICE_COLUMNS} FROM devices WHERE device = ?1 ORDER BY principal");
+    device_rows(connection, &sql, [device.as_str()])
+}
+
+fn device_rows(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+) -> Result<Vec<DeviceRow>, StoreError> {
+    let rows = collect(connection, sql, parameters, device_row)?;
+    rows.into_iter().collect::<Option<_>>().ok_or_else(|| {
+        StoreError::Corrupt("the row of a device cannot be decoded; rebuild the projections".into())
+    })
+}
+
+/// The device; none if what it says of itself cannot be decoded.
+fn device_row(row: &Row<'_>) -> Result<Option<DeviceRow>, rusqlite::Error> {
+    let decoded = decode_value(row.get_ref(5)?.as_blob()?).zip(decode_value(row.get_ref(6)?.as_blob()?));
+    let Some((facts, profile)) = decoded else { return Ok(None) };
+    Ok(Some(DeviceRow {
+        device: Callsign::from(text(row, 0)?),
+        principal: PrincipalId::from(text(row, 1)?),
+        session: SessionId::from(text(row, 2)?),
+        protocol: row.get(3)?,
+        platform: row.get(4)?,
+        facts,
+        profile,
+        joined_at: time(row, 7)?,
+        reported_at: time(row, 8)?,
+        left_at: optional_unsigned(row, 9)?.map(Timestamp::from_micros),
+    }))
+}
+
 fn collect<T>(
     connection: &Connection,
     sql: &str,
@@ -335,6 +391,8 @@ fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, rusqlite::Error> {
 
 const SESSION_COLUMNS: &str = "session, owner, agent, name, epoch, head, opened_at, updated_at, turns, live";
 const REQUEST_COLUMNS: &str = "principal, key, digest, session, turn, epoch, accepted, at";
+const DEVICE_COLUMNS: &str =
+    "device, principal, session, protocol, platform, facts, profile, joined_at, reported_at, left_at";
 
 /// Messages that one walk returns at most.
 const HISTORY_LIMIT: usize = 65_536;

@@ -15,7 +15,7 @@ pub(super) fn rebuild(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
-    for table in ["sessions", "turns", "messages", "requests"] {
+    for table in ["sessions", "turns", "messages", "requests", "devices"] {
         transaction.execute(&format!("DELETE FROM {table}"), [])?;
     }
     let total = transaction.query_row("SELECT count(*) FROM log", [], |row| row.get::<_, i64>(0))?;

@@ -242,8 +242,10 @@ fn damaged(path: &Path, error: rusqlite::Error) -> StoreError {
 }
 
 /// One file per version, in order.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_initial.sql")];
-const TABLES: &[&str] = &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests"];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_devices.sql")];
+const TABLES: &[&str] =
+    &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests", "devices"];
 
 /// Marks the file as ours: `SWBD`.
 const APPLICATION: i32 = 0x5357_4244;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use switchboard_core::{Position, RequestRow, SessionId, SessionRow, Timestamp, TurnRow};
 
 use crate::log::StoreError;
-use crate::sqlite::prepared::{Prepared, PreparedMessage, PreparedRow};
+use crate::sqlite::prepared::{Prepared, PreparedDevice, PreparedMessage, PreparedRow};
 
 /// The number and the head of a session; none if nothing was ever appended.
 pub(super) fn find_head(
@@ -112,6 +112,7 @@ pub(super) fn put_row(connection: &Connection, stream: i64, row: &PreparedRow) -
         PreparedRow::Turn(row) => put_turn(connection, stream, row),
         PreparedRow::Message(message) => put_message(connection, stream, message),
         PreparedRow::Request(row) => put_request(connection, row),
+        PreparedRow::Device(device) => put_device(connection, device),
     }
 }
 
@@ -183,6 +184,37 @@ fn put_request(connection: &Connection, row: &RequestRow) -> Result<(), StoreErr
             row.epoch,
             number(row.accepted),
             time(row.at),
+        ])?;
+    Ok(())
+}
+
+/// Keeps what the session in which the device enrolled last says of it, whatever the order in which
+/// the rows of several sessions come.
+fn put_device(connection: &Connection, device: &PreparedDevice) -> Result<(), StoreError> {
+    let PreparedDevice { row, facts, profile } = device;
+    connection
+        .prepare_cached(
+            "INSERT INTO devices
+                (device, principal, session, protocol, platform, facts, profile, joined_at, reported_at,
+                 left_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             ON CONFLICT (device, principal) DO UPDATE SET
+                session = excluded.session, protocol = excluded.protocol, platform = excluded.platform,
+                facts = excluded.facts, profile = excluded.profile, joined_at = excluded.joined_at,
+                reported_at = excluded.reported_at, left_at = excluded.left_at
+             WHERE (excluded.joined_at, excluded.session) >= (devices.joined_at, devices.session)",
+        )?
+        .execute(params![
+            row.device.as_str(),
+            row.principal.as_str(),
+            row.session.as_str(),
+            row.protocol,
+            row.platform,
+            facts,
+            profile,
+            time(row.joined_at),
+            time(row.reported_at),
+            row.left_at.map(time),
         ])?;
     Ok(())
 }

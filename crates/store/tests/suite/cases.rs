@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use switchboard_core::model::{Author, Finish, Part, TurnOutcome};
 use switchboard_core::{
-    MessageId, MessageStatus, Position, PrincipalId, SessionId, SessionRow, Timestamp, TurnId,
+    Callsign, DeviceRow, MessageId, MessageStatus, Position, PrincipalId, SessionId, SessionRow, Timestamp,
+    TurnId,
 };
-use switchboard_store::{Append, Log, MemoryLog, SessionFilter, StoreError};
+use switchboard_store::{Append, DeviceFilter, Log, MemoryLog, SessionFilter, StoreError};
 
 use crate::scribe::{EPOCH, Scribe, all, open, text};
 
@@ -43,6 +45,9 @@ for_every_store! {
     history_ends_where_parents_form_a_ring,
     keys_lead_to_their_latest_turn,
     old_keys_are_forgotten,
+    devices_are_rows,
+    devices_are_listed_by_name,
+    devices_follow_the_session_in_which_they_enrolled_last,
     figures_are_counted,
     a_closed_store_refuses,
 }
@@ -327,6 +332,103 @@ async fn old_keys_are_forgotten(log: &dyn Log) {
     assert!(log.request(&ann, "c").await.unwrap().is_some());
 }
 
+async fn devices_are_rows(log: &dyn Log) {
+    let mut scribe = Scribe::new("s", "ann");
+    let (lab, first) = (Callsign::from("lab-7"), json!({ "cpu_count": 8, "tags": ["x", "é"] }));
+    log.append(scribe.open()).await.unwrap();
+    assert!(log.device(&lab).await.unwrap().is_empty());
+    log.append(scribe.join("lab-7", first.clone())).await.unwrap();
+    let joined = only(log, &lab).await;
+    let expected = DeviceRow {
+        device: lab.clone(),
+        principal: PrincipalId::from("ann"),
+        session: scribe.id().clone(),
+        protocol: "aip".into(),
+        platform: "linux".into(),
+        facts: first,
+        profile: json!({ "since": [1, null, -0.5] }),
+        joined_at: Timestamp::from_micros(scribe.clock - 1),
+        reported_at: Timestamp::from_micros(scribe.clock - 1),
+        left_at: None,
+    };
+    assert_eq!(joined, expected);
+    assert!(log.session(scribe.id()).await.unwrap().unwrap().live, "it is looked after on start");
+
+    log.append(scribe.report("lab-7", json!({ "cpu_count": 9 }))).await.unwrap();
+    let reported_at = Timestamp::from_micros(scribe.clock - 1);
+    let reported = DeviceRow { facts: json!({ "cpu_count": 9 }), reported_at, ..expected };
+    assert_eq!(only(log, &lab).await, reported);
+    log.append(scribe.leave("lab-7")).await.unwrap();
+    let left_at = Some(Timestamp::from_micros(scribe.clock - 1));
+    assert_eq!(only(log, &lab).await, DeviceRow { left_at, ..reported });
+
+    // An append that fails leaves the row alone.
+    let mut rival = Scribe::resume(log, "s", "ann").await;
+    log.append(scribe.start("t", "hello", None)).await.unwrap();
+    assert!(log.append(rival.join("lab-7", json!(null))).await.is_err());
+    assert_eq!(only(log, &lab).await.left_at, left_at);
+    log.append(scribe.join("lab-7", json!(null))).await.unwrap();
+    let again = only(log, &lab).await;
+    assert_eq!((again.left_at, again.facts), (None, json!(null)));
+    assert!(again.joined_at > joined.joined_at);
+}
+
+async fn devices_are_listed_by_name(log: &dyn Log) {
+    let owners = ["bob", "ann"];
+    for (number, owner) in owners.into_iter().enumerate() {
+        let mut scribe = Scribe::new(&format!("s{number}"), owner);
+        log.append(scribe.open()).await.unwrap();
+        for device in ["c", "a", "é", "b", "Z"] {
+            log.append(scribe.join(device, json!({}))).await.unwrap();
+        }
+        log.append(scribe.leave(["a", "b"][number])).await.unwrap();
+    }
+    let everything = DeviceFilter { limit: 100, ..DeviceFilter::default() };
+    let all = names(&log.devices(&everything).await.unwrap());
+    let expected = ["Z ann", "Z bob", "a ann", "a bob", "b ann", "b bob", "c ann", "c bob", "é ann", "é bob"];
+    assert_eq!(all, expected);
+    assert_eq!(names(&log.device(&Callsign::from("a")).await.unwrap()), ["a ann", "a bob"]);
+    let bob = Some(PrincipalId::from("bob"));
+    let his = DeviceFilter { principal: bob, ..everything.clone() };
+    assert_eq!(names(&log.devices(&his).await.unwrap()), ["Z bob", "a bob", "b bob", "c bob", "é bob"]);
+    let offline = DeviceFilter { online: Some(false), ..everything.clone() };
+    assert_eq!(names(&log.devices(&offline).await.unwrap()), ["a bob", "b ann"]);
+    let online = DeviceFilter { online: Some(true), ..his.clone() };
+    assert_eq!(names(&log.devices(&online).await.unwrap()), ["Z bob", "b bob", "c bob", "é bob"]);
+    assert!(log.devices(&DeviceFilter { limit: 0, ..everything.clone() }).await.unwrap().is_empty());
+
+    for filter in [everything, his, offline, online] {
+        let whole = log.devices(&filter).await.unwrap();
+        let mut page = DeviceFilter { limit: 3, ..filter };
+        let mut seen = Vec::new();
+        loop {
+            let rows = log.devices(&page).await.unwrap();
+            assert!(rows.len() <= 3);
+            let Some(last) = rows.last() else { break };
+            page.after = Some((last.device.clone(), last.principal.clone()));
+            seen.extend(rows);
+        }
+        assert_eq!(seen, whole);
+    }
+}
+
+async fn devices_follow_the_session_in_which_they_enrolled_last(log: &dyn Log) {
+    let (mut old, mut new) = (Scribe::new("z", "ann"), Scribe::new("a", "ann"));
+    log.append(old.open()).await.unwrap();
+    log.append(new.open()).await.unwrap();
+    new.clock += 1000;
+    log.append(old.join("lab-7", json!({ "in": "old" }))).await.unwrap();
+    log.append(new.join("lab-7", json!({ "in": "new" }))).await.unwrap();
+    let lab = Callsign::from("lab-7");
+    let row = only(log, &lab).await;
+    assert_eq!((row.session.as_str(), &row.facts), ("a", &json!({ "in": "new" })));
+    old.clock += 2000;
+    log.append(old.leave("lab-7")).await.unwrap();
+    assert_eq!(only(log, &lab).await, row, "what it left before says nothing of it now");
+    log.append(new.leave("lab-7")).await.unwrap();
+    assert!(only(log, &lab).await.left_at.is_some());
+}
+
 async fn figures_are_counted(log: &dyn Log) {
     let mut scribe = Scribe::new("s", "ann");
     log.append(scribe.open()).await.unwrap();
@@ -343,7 +445,19 @@ async fn a_closed_store_refuses(log: &dyn Log) {
     assert!(matches!(log.append(scribe.say("a", 1)).await, Err(StoreError::Closed)));
     assert!(matches!(log.load(scribe.id()).await, Err(StoreError::Closed)));
     assert!(matches!(log.sessions(&SessionFilter::default()).await, Err(StoreError::Closed)));
+    assert!(matches!(log.devices(&DeviceFilter::default()).await, Err(StoreError::Closed)));
     log.close().await.unwrap();
+}
+
+/// The only row of a device.
+async fn only(log: &dyn Log, device: &Callsign) -> DeviceRow {
+    let mut rows = log.device(device).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    rows.remove(0)
+}
+
+fn names(rows: &[DeviceRow]) -> Vec<String> {
+    rows.iter().map(|row| format!("{} {}", row.device, row.principal)).collect()
 }
 
 async fn ids(log: &dyn Log, filter: &SessionFilter) -> Vec<String> {

@@ -8,3 +8,4 @@ mod full;
 mod refused;
 mod scribe;
 mod sqlite;
+mod upgrade;

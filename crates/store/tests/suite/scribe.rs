@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{
-    Author, Claim, Message, Origin, Output, Part, RequestKey, TurnEnd, TurnOutcome, TurnRequest,
+    Author, Claim, Device, Message, Origin, Output, Part, RequestKey, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{
-    AgentId, Committed, Event, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
+    AgentId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
     Timestamp, TurnId, WorkerId, rows,
 };
 use switchboard_store::{Append, Batch, Log, SqliteLog, SqliteOptions, StoreError, Synchronous};
@@ -100,6 +100,7 @@ impl Scribe {
             turn: turn.clone(),
             request: Box::new(TurnRequest::Chat { parts }),
             agent: AgentId::from("echo"),
+            device: None,
             origin: Box::new(Origin {
                 principal: self.owner.clone(),
                 protocol: "asp".into(),
@@ -129,6 +130,28 @@ impl Scribe {
     pub(crate) fn say(&mut self, turn: &str, pieces: usize) -> Append {
         let events = (0..pieces).map(|_| text(turn, "piece ")).collect();
         self.write(events)
+    }
+
+    /// A device of the owner enrols.
+    pub(crate) fn join(&mut self, device: &str, facts: Value) -> Append {
+        let device = Device {
+            callsign: Callsign::from(device),
+            protocol: "aip".into(),
+            platform: "linux".into(),
+            facts,
+            profile: serde_json::json!({ "since": [1, null, -0.5] }),
+        };
+        self.write(vec![Event::DeviceJoined { principal: self.owner.clone(), device: Box::new(device) }])
+    }
+
+    /// A device has news of itself.
+    pub(crate) fn report(&mut self, device: &str, facts: Value) -> Append {
+        self.write(vec![Event::DeviceReported { device: Callsign::from(device), facts: Box::new(facts) }])
+    }
+
+    /// The connection of a device is gone.
+    pub(crate) fn leave(&mut self, device: &str) -> Append {
+        self.write(vec![Event::DeviceLeft { device: Callsign::from(device) }])
     }
 
     fn tip(&self) -> Option<MessageId> {

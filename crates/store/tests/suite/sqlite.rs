@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
+use serde_json::json;
 use switchboard_core::model::{Finish, TurnOutcome};
 use switchboard_core::{MessageId, PrincipalId, Timestamp, TurnId};
-use switchboard_store::{Log, SessionFilter, SqliteLog, SqliteOptions, StoreError, Synchronous};
+use switchboard_store::{
+    DeviceFilter, Log, SessionFilter, SqliteLog, SqliteOptions, StoreError, Synchronous,
+};
 
 use crate::scribe::{Scribe, all, open, options, text};
 
@@ -124,6 +127,13 @@ async fn rebuilt_rows_equal_those_written_live() {
         let mut scribe = Scribe::new(&format!("s{number}"), ["ann", "bob"][number % 2]);
         scribe.clock += number as u64 * 7;
         log.append(scribe.open()).await.unwrap();
+        // The same devices in several sessions, which they left in part.
+        let device = format!("lab-{}", number % 5);
+        log.append(scribe.join(&device, json!({ "number": number }))).await.unwrap();
+        log.append(scribe.report(&device, json!({ "report": number }))).await.unwrap();
+        if number % 3 == 0 {
+            log.append(scribe.leave(&device)).await.unwrap();
+        }
         for (round, turn) in ["a", "b", "c", "d"].into_iter().enumerate() {
             // The same keys in several sessions, so that the order of replay must not matter.
             let key = format!("key{}", (number + round) % 5);
@@ -143,7 +153,8 @@ async fn rebuilt_rows_equal_those_written_live() {
     other
         .execute_batch(
             "DELETE FROM turns WHERE accepted > 5; UPDATE sessions SET head = 1, name = 'wrong';
-             DELETE FROM messages WHERE seq % 2 = 0; UPDATE requests SET turn = 'zzz'; ",
+             DELETE FROM messages WHERE seq % 2 = 0; UPDATE requests SET turn = 'zzz';
+             DELETE FROM devices WHERE device = 'lab-1'; UPDATE devices SET joined_at = 9e15, session = 'zzz'",
         )
         .unwrap();
     assert_ne!(everything(&log).await, live);
@@ -159,6 +170,22 @@ async fn rebuilt_rows_equal_those_written_live() {
     let mut scribe = Scribe::resume(&log, "s3", "bob").await;
     log.append(scribe.say("d", 1)).await.unwrap();
     assert_eq!(log.session(scribe.id()).await.unwrap(), scribe.session.summary());
+}
+
+#[tokio::test]
+async fn an_unreadable_device_is_told_from_an_unknown_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder);
+    let mut scribe = Scribe::new("s", "ann");
+    log.append(scribe.open()).await.unwrap();
+    log.append(scribe.join("lab-7", json!({ "secret": 1 }))).await.unwrap();
+    let live = everything(&log).await;
+    let other = Connection::open(log.path()).unwrap();
+    other.execute_batch("UPDATE devices SET facts = x'FF'").unwrap();
+    let outcome = log.device(&"lab-7".into()).await;
+    assert!(matches!(outcome, Err(StoreError::Corrupt(_))), "{outcome:?}");
+    log.rebuild_projections(|_, _| {}).await.unwrap();
+    assert_eq!(everything(&log).await, live);
 }
 
 #[tokio::test]
@@ -234,7 +261,7 @@ async fn nobody_else_may_read_the_file() {
 }
 
 /// Every row that can be asked for.
-async fn everything(log: &SqliteLog) -> Vec<String> {
+pub(crate) async fn everything(log: &SqliteLog) -> Vec<String> {
     let mut rows = Vec::new();
     let filter = SessionFilter { limit: 1000, ..SessionFilter::default() };
     for session in log.sessions(&filter).await.unwrap() {
@@ -251,6 +278,8 @@ async fn everything(log: &SqliteLog) -> Vec<String> {
         rows.push(format!("{messages:?}"));
     }
     rows.push(format!("{:?}", log.requests(Timestamp::default(), 1000).await.unwrap()));
+    let filter = DeviceFilter { limit: 1000, ..DeviceFilter::default() };
+    rows.extend(log.devices(&filter).await.unwrap().iter().map(|row| format!("{row:?}")));
     rows.push(format!("{:?}", log.request(&PrincipalId::from("ann"), "key1").await.unwrap()));
     rows
 }

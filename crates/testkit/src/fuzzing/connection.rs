@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
 use switchboard_asp::codec::encode_frame;
 use switchboard_asp::{Asp, Flags, Opcode};
-use switchboard_core::model::{CallKind, CallRequest, TurnEnd};
+use switchboard_core::model::{Batch, CallKind, CallRequest, Executor, TurnEnd};
 use switchboard_core::{
-    Actor, CallId, CloseReason, Committed, Connection, Event, Frame, Input, Op, OpeningRequest, Output,
-    Position, Principal, Protocol, Reject, Reply, RequestId, Row, Seed, Session, SessionId, SessionLimits,
-    Timestamp, TurnId, TurnRow, TurnStatus, Upgrade,
+    Actor, CallId, Callsign, CloseReason, Committed, Connection, Enrolment, Event, Frame, Input, Invitation,
+    Op, OpeningRequest, Output, Position, Principal, Protocol, RefusedEnrolment, Reject, Reply, RequestId,
+    Role, Roll, Row, Seed, Session, SessionId, SessionLimits, Signal, Timestamp, TurnId, TurnRow, TurnState,
+    TurnStatus, Upgrade,
 };
 
 use super::Choices;
@@ -38,10 +40,23 @@ pub(super) struct Bench {
     sessions: BTreeMap<SessionId, (Session, Vec<Arc<Committed>>)>,
     followed: BTreeMap<SessionId, usize>,
     answers: VecDeque<(RequestId, Answer)>,
+    roll: Roll<Place>,
+    /// The name under which the connection is enrolled.
+    callsign: Option<Callsign>,
+    signals: VecDeque<Signal>,
     /// The log refuses for now.
     full: bool,
     closed: bool,
     calls: u32,
+}
+
+/// Whoever is enrolled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// The connection itself.
+    Here,
+    /// Somebody who never says a word.
+    Elsewhere,
 }
 
 enum Answer {
@@ -56,7 +71,9 @@ impl Bench {
         likely: fn(&mut Choices<'_>) -> Frame,
     ) -> Self {
         let principal = Principal::new("ann");
+        let now = Timestamp::from_secs(1_000_000);
         let upgrade = Upgrade {
+            now,
             principal: principal.clone(),
             request,
             opening: opening(),
@@ -68,15 +85,23 @@ impl Bench {
             Ok(connection) => connection,
             Err(refusal) => panic!("refused: {refusal:?}"),
         };
+        let mut roll = Roll::default();
+        for (name, owner) in [("taken", "ann"), ("foreign", "bob")] {
+            let enrolment = Enrolment { callsign: name.into(), role: Role::Device, target: None };
+            let _ = roll.enrol(enrolment, &Principal::new(owner), Place::Elsewhere, now);
+        }
         Self {
             connection,
             likely,
             principal,
-            now: Timestamp::from_secs(1_000_000),
+            now,
             wake: None,
             sessions: BTreeMap::new(),
             followed: BTreeMap::new(),
             answers: VecDeque::new(),
+            roll,
+            callsign: None,
+            signals: VecDeque::new(),
             full: false,
             closed: false,
             calls: 0,
@@ -123,6 +148,7 @@ impl Bench {
                 2 => self.feed(Input::Closed(CloseReason::TooSlow)),
                 3 => self.feed(Input::Closed(CloseReason::PeerClosed(Some(1000)))),
                 4 => self.feed(Input::Closed(CloseReason::Unauthorized)),
+                5 => self.signal(choices),
                 _ => self.feed(Input::Frame(Frame::Pong(Bytes::new()))),
             },
             _ => self.feed(Input::Timeout),
@@ -160,12 +186,22 @@ impl Bench {
                     self.answers.push_back((request, Answer::Attached(session, from)));
                 }
                 Output::Detach(session) => {
-                    self.followed.remove(&session);
+                    let seen = self.followed.remove(&session).map_or(u64::MAX, |seen| seen as u64);
+                    let after = self.callsign.as_ref().and_then(|name| self.roll.part(name, &session, seen));
+                    if let Some(after) = after {
+                        self.signals.push_back(Signal::Invited { session, after });
+                    }
                 }
                 Output::Find(request, session, turn) => {
                     let found = self.find(&session, &turn).map(Box::new);
                     self.answers.push_back((request, Answer::Op(Ok(Reply::Found(found)))));
                 }
+                Output::Enrol(request, enrolment) => self.enrol(request, enrolment),
+                Output::Roll(request) => {
+                    let list = self.roll.list(&self.principal);
+                    self.answers.push_back((request, Answer::Op(Ok(Reply::Roll(list)))));
+                }
+                Output::Note(request, to, body) => self.note(request, to, body),
                 Output::Stop => {}
                 Output::Authenticate(request, _) => {
                     let reply = Reply::Authenticated(self.principal.clone());
@@ -178,9 +214,11 @@ impl Bench {
     }
 
     fn submit(&mut self, request: RequestId, session: &SessionId, op: &Op) {
-        let actor = Actor::client(self.principal.id.clone());
+        let actor = self.actor();
         let answer = if self.full {
             Err(Reject::Unavailable { reason: "full".into() })
+        } else if let Some(device) = self.out_of_reach(op) {
+            Err(Reject::Offline(device))
         } else {
             self.commit(session, &actor, op)
         };
@@ -198,9 +236,72 @@ impl Bench {
             }
             let committed = Committed { position, at: self.now, event };
             session.apply(&committed);
+            if let Some(device) = committed.event.device()
+                && self.roll.invite(device, id, committed.position) == Invitation::Deliver(Place::Here)
+            {
+                let Position { epoch, seq } = committed.position;
+                let after = Position { epoch, seq: seq - 1 };
+                self.signals.push_back(Signal::Invited { session: id.clone(), after });
+            }
             log.push(Arc::new(committed));
         }
         Ok(decision.reply)
+    }
+
+    fn actor(&self) -> Actor {
+        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
+    }
+
+    /// The device that a turn is for, if nobody can reach it.
+    fn out_of_reach(&self, op: &Op) -> Option<Callsign> {
+        let Op::StartTurn(turn) = op else { return None };
+        let device = turn.device.as_ref()?;
+        let own = self.callsign.as_ref() == Some(device);
+        (!own && !self.roll.reaches(&self.principal, device)).then(|| device.clone())
+    }
+
+    fn enrol(&mut self, request: RequestId, enrolment: Enrolment) {
+        assert!(self.callsign.is_none(), "a connection enrols once");
+        let callsign = enrolment.callsign.clone();
+        let answer = match self.roll.enrol(enrolment, &self.principal, Place::Here, self.now) {
+            Ok(()) => {
+                self.callsign = Some(callsign);
+                Ok(Reply::Enrolled)
+            }
+            Err(RefusedEnrolment { reject, .. }) => Err(reject),
+        };
+        self.answers.push_back((request, Answer::Op(answer)));
+    }
+
+    fn note(&mut self, request: RequestId, to: Callsign, body: Value) {
+        let answer = match self.roll.find(&self.principal, self.callsign.as_ref(), &to) {
+            Some(place) => {
+                if place == Place::Here {
+                    self.signals.push_back(Signal::Note { from: self.principal.id.clone(), body });
+                }
+                Ok(Reply::Noted)
+            }
+            None => Err(Reject::Offline(to)),
+        };
+        self.answers.push_back((request, Answer::Op(answer)));
+    }
+
+    /// Hands over a signal that waits, or one that somebody else might send; nothing reaches a
+    /// connection that is not enrolled.
+    fn signal(&mut self, choices: &mut Choices<'_>) {
+        if self.callsign.is_none() {
+            return;
+        }
+        let signal = self.signals.pop_front().unwrap_or_else(|| match choices.below(3) {
+            0 => Signal::Contested,
+            1 => Signal::Note { from: "ann".into(), body: json!({ "device_info": { "cpu_count": 8 } }) },
+            _ => {
+                let length = usize::from(choices.below(64));
+                let body = serde_json::from_slice(choices.take(length)).unwrap_or_default();
+                Signal::Note { from: "bob".into(), body }
+            }
+        });
+        self.feed(Input::Signal(signal));
     }
 
     fn find(&self, id: &SessionId, turn: &TurnId) -> Option<TurnRow> {
@@ -227,8 +328,9 @@ impl Bench {
             Answer::Op(Ok(reply)) => self.feed(Input::Done(request, reply)),
             Answer::Op(Err(reject)) => self.feed(Input::Rejected(request, reject)),
             Answer::Attached(session, from) => {
-                let Some((state, log)) =
-                    self.sessions.get(&session).filter(|(state, _)| state.owner().is_some())
+                let actor = self.actor();
+                let known = self.sessions.get(&session);
+                let Some((state, log)) = known.filter(|(state, _)| state.role_of_actor(&actor).is_some())
                 else {
                     return self.feed(Input::Rejected(request, Reject::NotFound));
                 };
@@ -263,33 +365,50 @@ impl Bench {
 
     /// Lets an executor do something.
     fn work(&mut self, choices: &mut Choices<'_>) {
-        let turns = self.sessions.iter().flat_map(|(id, (session, _))| {
-            session.turns().map(move |turn| (id.clone(), turn.turn.clone(), turn.status(), turn.claims))
-        });
+        let turns = self
+            .sessions
+            .iter()
+            .flat_map(|(id, (session, _))| session.turns().map(move |turn| (id.clone(), turn.clone())));
         let turns: Vec<_> = turns.collect();
         let place = usize::from(choices.byte()) % turns.len().max(1);
-        let Some((session, turn, status, fence)) = turns.into_iter().nth(place) else { return };
+        let Some((session, state)) = turns.into_iter().nth(place) else { return };
+        let TurnState { turn, device, claims: fence, .. } = state.clone();
+        let status = state.status();
         let worker = Actor::worker("w".into());
         let op = match (status, choices.below(6)) {
             (TurnStatus::Ready, _) => Op::Claim { turn },
             (_, 0) => Op::Finish { turn, fence, end: TurnEnd::complete() },
-            (_, 1) => {
-                self.calls += 1;
-                let call = CallRequest {
-                    id: CallId::new(format!("c{}", self.calls)),
-                    kind: CallKind::Question { text: "?".into(), schema: None },
-                    executor: None,
-                    deadline: self.now.after(Duration::from_secs(1)),
-                    batch: None,
-                };
-                Op::Request { turn, fence, call }
-            }
+            (_, 1) => Op::Request { turn, fence, calls: self.requests(device, choices) },
             _ => {
                 let text = "word ".repeat(usize::from(choices.byte()) * 4 + 1);
                 Op::Emit { turn, fence, output: switchboard_core::model::Output::Text(text) }
             }
         };
         let _ = self.commit(&session, &worker, &op);
+    }
+
+    /// A question to anyone, or a batch of commands for the device of the turn.
+    fn requests(&mut self, device: Option<Callsign>, choices: &mut Choices<'_>) -> Vec<CallRequest> {
+        let size = if device.is_some() { choices.below(3) + 1 } else { 1 };
+        let batch = Batch { id: format!("b{}", self.calls), size: size.into() };
+        let executor = device.map(Executor::Device);
+        let calls = (0..size).map(|_| {
+            self.calls += 1;
+            let kind = if executor.is_some() {
+                CallKind::Tool { name: "run".into(), args: json!({}) }
+            } else {
+                CallKind::Question { text: "?".into(), schema: None }
+            };
+            CallRequest {
+                id: CallId::new(format!("c{}", self.calls)),
+                kind,
+                executor: executor.clone(),
+                deadline: self.now.after(Duration::from_secs(1)),
+                batch: executor.is_some().then(|| batch.clone()),
+                options: Value::Null,
+            }
+        });
+        calls.collect()
     }
 }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use switchboard_core::model::{
-    AttachmentSecret, Budget, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind,
-    NewTurn, Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnRequest,
-    Voice,
+    AttachmentSecret, Batch, Budget, CallEnd, CallError, CallKind, CallRequest, Device, Executor,
+    FailureKind, NewTurn, Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd,
+    TurnRequest, Voice,
 };
 use switchboard_core::{
-    Actor, AttachmentId, CallId, Committed, Event, Op, Position, Role, Session, SessionId, SessionLimits,
-    Timestamp, ToolName, TurnId,
+    Actor, AttachmentId, CallId, Callsign, Committed, Event, Op, Position, Role, Session, SessionId,
+    SessionLimits, Timestamp, ToolName, TurnId,
 };
 
 use super::Choices;
@@ -45,7 +45,7 @@ pub fn session(bytes: &[u8]) {
     let mut names = Names::default();
     while !choices.is_empty() {
         now = now.after(Duration::from_millis(u64::from(choices.byte() & 0x3F)));
-        let actor = actor(choices.below(7));
+        let actor = actor(choices.below(10));
         let op = op(&mut choices, now, &mut names);
         let Ok(decision) = live.decide(&actor, &op, now) else { continue };
         assert_eq!(live.decide(&actor, &op, now).as_ref(), Ok(&decision), "deciding is deterministic");
@@ -86,12 +86,15 @@ fn actor(choice: u8) -> Actor {
         3 => Actor::worker("w1".into()),
         4 => Actor::worker("w2".into()),
         5 => Actor::server(),
+        7 => Actor::client("ann".into()).enrolled(Some("d0".into())),
+        8 => Actor::client("bob".into()).enrolled(Some("d1".into())),
+        9 => Actor::client("eve".into()).enrolled(Some("d1".into())),
         _ => Actor::client("eve".into()),
     }
 }
 
 fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
-    let kind = choices.below(22);
+    let kind = choices.below(27);
     match kind {
         0 => Op::Open { epoch: 1, agent: "echo".into(), name: None },
         1 => {
@@ -120,8 +123,8 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
         8..11 => Op::StartTurn(Box::new(new_turn(choices, now, names))),
         11 => Op::Interrupt { turn: names.turn(choices), reason: None },
         12 => {
-            let failure = Failure { kind: FailureKind::SlowConsumer, message: "slow".into() };
-            Op::Fail { turn: names.turn(choices), failure }
+            let end = TurnEnd::failed(FailureKind::SlowConsumer, "slow");
+            Op::Conclude { turn: names.turn(choices), end }
         }
         13 => Op::Progress { turn: names.turn(choices), call: names.call(choices), delta: "d".into() },
         14 => Op::Answer { turn: names.turn(choices), call: names.call(choices), end: call_end(choices) },
@@ -134,7 +137,7 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
         17 => Op::Request {
             turn: names.turn(choices),
             fence: u32::from(choices.below(4)),
-            call: request(choices, now, names),
+            calls: vec![request(choices, now, names)],
         },
         18 => Op::Finish {
             turn: names.turn(choices),
@@ -143,6 +146,21 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
         },
         19 => Op::Lose { turn: names.turn(choices), continues: choices.byte() & 1 == 0 },
         20 => Op::Recover,
+        22 => Op::Request {
+            turn: names.turn(choices),
+            fence: u32::from(choices.below(4)),
+            calls: batch(choices, now, names),
+        },
+        23 => Op::Join(Box::new(Device {
+            callsign: callsign(choices),
+            protocol: "fuzz".into(),
+            platform: "linux".into(),
+            facts: Value::Null,
+            profile: Value::Null,
+        })),
+        24 => Op::Report { facts: json!(choices.below(2)) },
+        25 => Op::LoseDevice { device: callsign(choices) },
+        26 => Op::Conclude { turn: names.turn(choices), end: TurnEnd::complete() },
         _ => Op::Wake,
     }
 }
@@ -155,11 +173,15 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
         1 => TurnRequest::Step { goal: "on".into(), state: json!(null), budget: Budget::default() },
         _ => TurnRequest::Chat { parts: vec![Part::Text("x".into())] },
     };
-    let key = choices.below(6);
+    // Rare things are in the upper bits, so that the corpus stays what it was.
+    let (key, whose) = (choices.byte(), choices.byte());
+    let history = (key >> 6 == 1).then(|| told(choices));
+    let key = key % 6;
     NewTurn {
         turn,
         request,
-        agent: (choices.byte() & 3 == 0).then(|| "other".into()),
+        agent: (whose & 3 == 0).then(|| "other".into()),
+        device: (whose >> 6 == 1).then(|| if whose & 4 == 0 { "d0".into() } else { "d1".into() }),
         origin: Origin {
             principal: "ann".into(),
             protocol: "fuzz".into(),
@@ -169,7 +191,7 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
             options: json!(null),
         },
         parent: None,
-        history: told(choices),
+        history,
         workspace: None,
         serial: choices.byte() & 1 == 0,
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()) * 4)),
@@ -201,11 +223,16 @@ fn attachment(choices: &mut Choices<'_>) -> AttachmentId {
     AttachmentId::new(format!("a{}", choices.below(3)))
 }
 
+fn callsign(choices: &mut Choices<'_>) -> Callsign {
+    Callsign::new(format!("d{}", choices.below(2)))
+}
+
 fn executor(choices: &mut Choices<'_>) -> Executor {
-    match choices.below(4) {
+    match choices.below(5) {
         0 => Executor::Agent,
         1 => Executor::Attachment(attachment(choices)),
         2 => Executor::Principal("bob".into()),
+        4 => Executor::Device(callsign(choices)),
         _ => Executor::Anyone,
     }
 }
@@ -219,6 +246,7 @@ fn tool(choices: &mut Choices<'_>) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: executor(choices),
+        options: Value::Null,
     }
 }
 
@@ -234,13 +262,28 @@ fn request(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Call
         executor: (choices.byte() & 1 == 0).then(|| executor(choices)),
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()))),
         batch: None,
+        options: Value::Null,
     }
+}
+
+/// Calls that are asked for together, most of them of a device.
+fn batch(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Vec<CallRequest> {
+    let size = choices.below(4);
+    let device = callsign(choices);
+    let id = format!("b{}", names.calls);
+    let calls = (0..size).map(|_| CallRequest {
+        executor: Some(Executor::Device(device.clone())),
+        batch: Some(Batch { id: id.clone(), size: size.into() }),
+        options: json!({ "tool_type": "action" }),
+        ..request(choices, now, names)
+    });
+    calls.collect()
 }
 
 fn call_end(choices: &mut Choices<'_>) -> CallEnd {
     match choices.below(4) {
-        0 => CallEnd::Done { output: json!(1) },
-        1 => CallEnd::Failed(CallError { name: "broken".into(), message: String::new() }),
+        0 => CallEnd::done(json!(1)),
+        1 => CallEnd::Failed(CallError::new("broken", String::new())),
         2 => CallEnd::TimedOut,
         _ => CallEnd::Cancelled,
     }
@@ -254,14 +297,12 @@ fn output(choices: &mut Choices<'_>) -> Output {
     }
 }
 
-/// Sometimes a history, from few words, so that some of it is found again.
-fn told(choices: &mut Choices<'_>) -> Option<Vec<Told>> {
-    (choices.byte() & 3 == 0).then(|| {
-        (0..choices.below(4))
-            .map(|_| Told {
-                voice: [Voice::User, Voice::Agent, Voice::System][usize::from(choices.below(3))],
-                text: ["", "a", "b"][usize::from(choices.below(3))].to_owned(),
-            })
-            .collect()
-    })
+/// A history, from few words, so that some of it is found again.
+fn told(choices: &mut Choices<'_>) -> Vec<Told> {
+    (0..choices.below(4))
+        .map(|_| Told {
+            voice: [Voice::User, Voice::Agent, Voice::System][usize::from(choices.below(3))],
+            text: ["", "a", "b"][usize::from(choices.below(3))].to_owned(),
+        })
+        .collect()
 }

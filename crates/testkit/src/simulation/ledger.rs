@@ -276,7 +276,7 @@ pub(super) const ONCE: char = 't';
 /// Whether whoever is attached as `attachment` has to answer.
 pub(super) fn executes(executor: &Executor, attachment: &AttachmentId, principal: &PrincipalId) -> bool {
     match executor {
-        Executor::Agent => false,
+        Executor::Agent | Executor::Device(_) => false,
         Executor::Attachment(known) => known == attachment,
         Executor::Principal(known) => known == principal,
         Executor::Anyone => true,

@@ -151,5 +151,6 @@ fn own_tool(name: &str) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Agent,
+        options: serde_json::Value::Null,
     }
 }

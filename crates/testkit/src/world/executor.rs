@@ -9,11 +9,12 @@ use switchboard_core::model::{
     TurnOutcome, Usage,
 };
 use switchboard_core::{
-    Actor, Attempt, CallId, Event, Journal, Op, Reject, Repeat, Reply, SessionId, Timestamp, ToolName,
-    TurnId, TurnState, WorkerId,
+    Actor, Attempt, CallId, Callsign, Event, Journal, Op, Reject, Repeat, Reply, SessionId, Timestamp,
+    ToolName, TurnId, TurnState, WorkerId,
 };
 
 use super::World;
+use super::batches::Ended;
 use super::session::{Asked, Letter, Mail, ReplyTo, own};
 use crate::script::{Recovery, Step};
 
@@ -24,7 +25,7 @@ pub(super) struct Execution {
     fence: u32,
     steps: Vec<Step>,
     next: usize,
-    state: State,
+    pub(super) state: State,
     /// The turn was interrupted.
     pub(super) stopped: bool,
     /// Interrupts are not noticed.
@@ -34,7 +35,11 @@ pub(super) struct Execution {
     pub(super) ended_calls: BTreeMap<CallId, CallEnd>,
     calls: u32,
     result: Option<CallEnd>,
+    /// How the calls of each batch ended.
+    pub(super) batches: Vec<Vec<Ended>>,
     input: String,
+    /// The device that the turn is for.
+    pub(super) device: Option<Callsign>,
     journal: Journal,
     continues: bool,
     deadline: Timestamp,
@@ -43,14 +48,23 @@ pub(super) struct Execution {
 }
 
 #[derive(Debug, PartialEq)]
-enum State {
+pub(super) enum State {
     Claiming,
     Running,
     Until(Timestamp),
-    Requesting(CallId, bool),
-    Calling(CallId, bool),
+    Requesting(Calls),
+    Calling(Calls),
     Hanging,
     Finishing,
+}
+
+/// What an execution waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Calls {
+    /// One call; it may fail the turn if nobody answers.
+    One { call: CallId, give_up: bool },
+    /// All calls of a batch.
+    Batch(Vec<CallId>),
 }
 
 impl Execution {
@@ -62,8 +76,11 @@ impl Execution {
         match &self.state {
             State::Running => true,
             State::Until(at) => *at <= now,
-            State::Calling(call, _) => self.ended_calls.contains_key(call),
-            State::Claiming | State::Requesting(..) | State::Hanging | State::Finishing => false,
+            State::Calling(Calls::One { call, .. }) => self.ended_calls.contains_key(call),
+            State::Calling(Calls::Batch(calls)) => {
+                calls.iter().all(|call| self.ended_calls.contains_key(call))
+            }
+            State::Claiming | State::Requesting(_) | State::Hanging | State::Finishing => false,
         }
     }
 
@@ -110,7 +127,9 @@ impl World {
             ended_calls: BTreeMap::new(),
             calls: 0,
             result: None,
+            batches: Vec::new(),
             input,
+            device: turn.device.clone(),
             journal,
             continues: script.is_some_and(|script| script.recovery == Recovery::Replay),
             deadline: turn.deadline,
@@ -135,7 +154,15 @@ impl World {
         }
         match &execution.state {
             State::Until(at) if *at <= now => execution.state = State::Running,
-            State::Calling(call, give_up) => {
+            State::Calling(Calls::Batch(calls)) => {
+                let calls = calls.clone();
+                execution.state = State::Running;
+                if !execution.end_batch(calls) {
+                    let over = TurnEnd::new(TurnOutcome::Interrupted { abandoned: false });
+                    return self.finish(id, turn, over);
+                }
+            }
+            State::Calling(Calls::One { call, give_up }) => {
                 let give_up = *give_up;
                 let Some(end) = execution.ended_calls.remove(call) else { return };
                 execution.state = State::Running;
@@ -153,7 +180,7 @@ impl World {
                 execution.result = Some(end);
             }
             State::Running => {}
-            State::Until(_) | State::Claiming | State::Requesting(..) | State::Hanging | State::Finishing => {
+            State::Until(_) | State::Claiming | State::Requesting(_) | State::Hanging | State::Finishing => {
                 return;
             }
         }
@@ -191,8 +218,8 @@ impl World {
             }
             Step::Result => {
                 let text = match &execution.result {
-                    Some(CallEnd::Done { output: Value::String(text) }) => text.clone(),
-                    Some(CallEnd::Done { output }) => output.to_string(),
+                    Some(CallEnd::Done { output: Value::String(text), .. }) => text.clone(),
+                    Some(CallEnd::Done { output, .. }) => output.to_string(),
                     Some(CallEnd::Failed(error)) => format!("{}: {}", error.name, error.message),
                     Some(CallEnd::TimedOut) => "timeout".into(),
                     Some(CallEnd::Cancelled) | None => "nothing".into(),
@@ -206,11 +233,28 @@ impl World {
             Step::Ask { text, schema, timeout_ms, give_up } => {
                 self.request(id, turn, CallKind::Question { text, schema }, timeout_ms, give_up);
             }
+            Step::Batch { commands, timeout_ms } => self.request_batch(id, turn, commands, timeout_ms),
+            Step::Results => {
+                let value = execution.last_results();
+                self.emit(id, turn, Output::Data { mime: Some("application/json".into()), value });
+            }
+            Step::FailIfFailed(message) => {
+                if execution.last_batch_failed() {
+                    let end = execution.end_with_results(None, Some(message));
+                    let end = self.verdict_or(id, turn, end);
+                    self.finish(id, turn, end);
+                }
+            }
+            Step::EndWithResults { result, error } => {
+                let end = execution.end_with_results(result, error);
+                let end = self.verdict_or(id, turn, end);
+                self.finish(id, turn, end);
+            }
             Step::Tool { name, args, progress, output, error } => {
                 let kind = CallKind::Tool { name: ToolName::from(name.as_str()), args: object(args) };
                 let end = match error {
-                    Some(message) => CallEnd::Failed(CallError { name: "error".into(), message }),
-                    None => CallEnd::Done { output },
+                    Some(message) => CallEnd::Failed(CallError::new("error", message)),
+                    None => CallEnd::done(output),
                 };
                 self.show_tool(id, turn, kind, progress, end);
             }
@@ -280,9 +324,15 @@ impl World {
         }
         let Some(deadline) = self.execution(id, turn).map(|execution| execution.deadline) else { return };
         let Some((worker, fence)) = self.claim_of(id, turn) else { return };
-        let request =
-            CallRequest { id: call.clone(), kind, executor: Some(Executor::Agent), deadline, batch: None };
-        let op = Op::Request { turn: turn.clone(), fence, call: request };
+        let request = CallRequest {
+            id: call.clone(),
+            kind,
+            executor: Some(Executor::Agent),
+            deadline,
+            batch: None,
+            options: Value::Null,
+        };
+        let op = Op::Request { turn: turn.clone(), fence, calls: vec![request] };
         self.post(id, turn, &worker, op, Asked::Output);
         for delta in progress {
             let op = Op::Progress { turn: turn.clone(), call: call.clone(), delta };
@@ -297,26 +347,33 @@ impl World {
             let Some(execution) = self.execution(id, turn) else { return };
             // Without an end it is still with whoever is to answer.
             execution.ended_calls.extend(attempt.end.map(|end| (call.clone(), end)));
-            execution.state = State::Calling(call, give_up);
+            execution.state = State::Calling(Calls::One { call, give_up });
             return;
         }
         let deadline = self.now.after(Duration::from_millis(timeout_ms));
         let Some((worker, fence)) = self.claim_of(id, turn) else { return };
-        let request = CallRequest { id: call.clone(), kind, executor: None, deadline, batch: None };
+        let request = CallRequest {
+            id: call.clone(),
+            kind,
+            executor: None,
+            deadline,
+            batch: None,
+            options: Value::Null,
+        };
         if let Some(execution) = self.execution(id, turn) {
-            execution.state = State::Requesting(call, give_up);
+            execution.state = State::Requesting(Calls::One { call, give_up });
         }
         self.post(
             id,
             turn,
             &worker,
-            Op::Request { turn: turn.clone(), fence, call: request },
+            Op::Request { turn: turn.clone(), fence, calls: vec![request] },
             Asked::Request,
         );
     }
 
     /// Names the next call, and finds what an earlier run knows about it.
-    fn name_call(
+    pub(super) fn name_call(
         &mut self,
         id: &SessionId,
         turn: &TurnId,
@@ -377,8 +434,8 @@ impl World {
                 }
             }
             (Asked::Request, Ok(_)) => {
-                if let State::Requesting(call, give_up) = &execution.state {
-                    execution.state = State::Calling(call.clone(), *give_up);
+                if let State::Requesting(calls) = &execution.state {
+                    execution.state = State::Calling(calls.clone());
                 }
             }
             (Asked::Request, Err(reject)) => {
@@ -389,15 +446,15 @@ impl World {
         }
     }
 
-    fn claim_of(&mut self, id: &SessionId, turn: &TurnId) -> Option<(WorkerId, u32)> {
+    pub(super) fn claim_of(&mut self, id: &SessionId, turn: &TurnId) -> Option<(WorkerId, u32)> {
         self.execution(id, turn).map(|execution| (execution.worker.clone(), execution.fence))
     }
 
-    fn execution(&mut self, id: &SessionId, turn: &TurnId) -> Option<&mut Execution> {
+    pub(super) fn execution(&mut self, id: &SessionId, turn: &TurnId) -> Option<&mut Execution> {
         self.sessions.get_mut(id)?.executing.get_mut(turn)
     }
 
-    fn post(&mut self, id: &SessionId, turn: &TurnId, worker: &WorkerId, op: Op, asked: Asked) {
+    pub(super) fn post(&mut self, id: &SessionId, turn: &TurnId, worker: &WorkerId, op: Op, asked: Asked) {
         let reply =
             ReplyTo::Execution { session: id.clone(), turn: turn.clone(), worker: worker.clone(), asked };
         let mail = Mail { actor: Actor::worker(worker.clone()), op, reply };
@@ -426,6 +483,8 @@ fn refused(reject: &Reject) -> TurnEnd {
         | Reject::UnknownMessage(_)
         | Reject::KeyConflict
         | Reject::AttachmentGone
+        | Reject::Enrolled(_)
+        | Reject::Offline(_)
         | Reject::RateLimited { .. }
         | Reject::Draining
         | Reject::Busy
@@ -434,6 +493,6 @@ fn refused(reject: &Reject) -> TurnEnd {
     }
 }
 
-fn object(args: Value) -> Value {
+pub(super) fn object(args: Value) -> Value {
     if args.is_null() { Value::Object(serde_json::Map::new()) } else { args }
 }

@@ -1,43 +1,22 @@
 //! The way from a connection to the sessions, with the rules of `server/src/gateway.rs`.
 
 use switchboard_core::{
-    Actor, Committed, Event, KeyIndex, Op, Position, Principal, Reject, RequestId, Scope, SessionId,
+    Callsign, Committed, Event, KeyIndex, Op, Position, Principal, Reject, RequestId, Scope, SessionId,
 };
 
-use super::session::{AttachRequest, Letter, Mail, ReplyTo};
+use super::session::{Letter, Mail, ReplyTo};
 use super::{Gate, PeerId, World};
 
 impl World {
     /// Submits what a connection asks; the answer arrives in its inbox.
-    pub(super) fn submit_for(
-        &mut self,
-        peer: PeerId,
-        principal: &Principal,
-        request: RequestId,
-        session: &SessionId,
-        op: Op,
-    ) {
-        let reply = ReplyTo::Peer(peer, request);
-        match self.admit(principal, session, &op) {
-            Ok(session) => {
-                let mail = Mail { actor: Actor::client(principal.id.clone()), op, reply };
-                self.mail(&session, Letter::Op(Box::new(mail)));
-            }
+    pub(super) fn submit_for(&mut self, id: PeerId, request: RequestId, session: &SessionId, op: Op) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let (actor, principal) = (peer.actor(), peer.principal.clone());
+        let reply = ReplyTo::Peer(id, request);
+        match self.admit(&principal, actor.callsign.as_ref(), session, &op) {
+            Ok(session) => self.mail(&session, Letter::Op(Box::new(Mail { actor, op, reply }))),
             Err(reject) => self.answer(reply, Err(reject)),
         }
-    }
-
-    /// Follows a session on behalf of a connection.
-    pub(super) fn attach_for(
-        &mut self,
-        peer: PeerId,
-        principal: &Principal,
-        request: RequestId,
-        session: &SessionId,
-        from: Option<Position>,
-    ) {
-        let attach = AttachRequest { peer, principal: principal.id.clone(), request, from };
-        self.mail(session, Letter::Attach(attach));
     }
 
     /// Whether the credential reaches this op, and in which session it belongs: a repeated
@@ -45,6 +24,7 @@ impl World {
     pub(super) fn admit(
         &mut self,
         principal: &Principal,
+        callsign: Option<&Callsign>,
         session: &SessionId,
         op: &Op,
     ) -> Result<SessionId, Reject> {
@@ -64,12 +44,34 @@ impl World {
                 {
                     return Err(Reject::UnknownAgent(agent.clone()));
                 }
+                if let Some(device) = &turn.device
+                    && callsign != Some(device)
+                    && !self.roll.reaches(principal, device)
+                {
+                    return Err(Reject::Offline(device.clone()));
+                }
                 if self.draining {
                     return Err(Reject::Draining);
                 }
                 let Some(key) = &turn.key else { return Ok(session.clone()) };
                 Ok(self.keys.reserve((principal.id.clone(), key.key.clone()), session.clone(), self.now))
             }
+            Op::Join(_) => {
+                if let Some(callsign) = callsign {
+                    // Noted only, so that the session hears when the device is lost.
+                    self.roll.invite(callsign, session, Position::default());
+                }
+                Ok(session.clone())
+            }
+            // Not for clients; a session would say the same.
+            Op::Claim { .. }
+            | Op::Emit { .. }
+            | Op::Request { .. }
+            | Op::Finish { .. }
+            | Op::Lose { .. }
+            | Op::LoseDevice { .. }
+            | Op::Recover
+            | Op::Wake => Err(Reject::Forbidden),
             _ => Ok(session.clone()),
         }
     }

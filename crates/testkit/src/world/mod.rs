@@ -28,19 +28,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, CloseReason, Committed, Credential, Event, Frame, KeyIndex, Op, Opening, OpeningRequest,
-    Pii, Principal, PrincipalId, Protocol, Refusal, Reject, Reply, Row, Scope, Seed, Session, SessionId,
-    SessionLimits, SplitMix, Timestamp, TurnId, TurnRow, Upgrade,
+    Actor, AgentId, CloseReason, Committed, Event, Frame, KeyIndex, Op, Principal, PrincipalId, Reject,
+    Reply, Roll, Row, Session, SessionId, SessionLimits, Timestamp, TurnId, TurnRow,
 };
 
+mod batches;
+mod door;
 mod executor;
 mod faults;
 mod gateway;
 mod log;
 mod peer;
+mod roll;
 mod schedule;
 mod session;
 
+pub use door::opening;
 pub use peer::Received;
 
 use crate::script::Script;
@@ -60,6 +63,8 @@ pub struct World {
     sessions: BTreeMap<SessionId, LiveSession>,
     peers: BTreeMap<PeerId, Peer>,
     next_peer: u32,
+    /// Who can be reached by name; gone with the process.
+    roll: Roll<PeerId>,
     keys: KeyIndex,
     tokens: BTreeMap<String, Principal>,
     answers: BTreeMap<u64, Result<Reply, Reject>>,
@@ -149,6 +154,7 @@ impl World {
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             next_peer: 1,
+            roll: Roll::default(),
             keys: KeyIndex::new(settings.limits.request_memory, MAX_KEYS),
             tokens: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -188,90 +194,6 @@ impl World {
         gate: impl FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send + 'static,
     ) {
         self.gate = Some(Gate(Box::new(gate)));
-    }
-
-    /// Opens a connection whose principal is known, whatever the opening says of credentials.
-    pub fn connect(&mut self, protocol: &dyn Protocol, principal: Principal, opening: Opening) -> PeerId {
-        match self.try_connect(protocol, principal, opening) {
-            Ok(peer) => peer,
-            Err(refusal) => panic!("the connection was refused: {refusal:?}"),
-        }
-    }
-
-    /// As [`World::connect`], for protocols that may say no.
-    ///
-    /// # Errors
-    /// What the protocol, or a server that is down, says.
-    pub fn try_connect(
-        &mut self,
-        protocol: &dyn Protocol,
-        principal: Principal,
-        opening: Opening,
-    ) -> Result<PeerId, Refusal> {
-        self.try_enter(protocol, principal, OpeningRequest::default(), opening)
-    }
-
-    fn try_enter(
-        &mut self,
-        protocol: &dyn Protocol,
-        principal: Principal,
-        request: OpeningRequest,
-        opening: Opening,
-    ) -> Result<PeerId, Refusal> {
-        if self.down || self.draining {
-            return Err(Refusal::Draining { retry_ms: 1000 });
-        }
-        let agent = opening.agent.clone().unwrap_or_else(|| self.default_agent.clone());
-        let upgrade = Upgrade {
-            principal: principal.clone(),
-            tools: self.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
-            agent,
-            agents: self.agents.keys().cloned().collect(),
-            request,
-            opening,
-        };
-        let seed = self.fresh_seed();
-        let connection = protocol.accept(upgrade, seed)?;
-        let id = PeerId(self.next_peer);
-        self.next_peer += 1;
-        self.peers.insert(id, Peer::new(connection, principal, protocol.max_message()));
-        self.drain_connection(id, None);
-        self.settle();
-        Ok(id)
-    }
-
-    /// Opens a connection as an HTTP upgrade does: inspect, authenticate, authorise, accept.
-    ///
-    /// # Errors
-    /// Why not; [`Protocol::refuse`] puts it into the protocol's words.
-    pub fn knock(
-        &mut self,
-        protocol: &dyn Protocol,
-        request: &OpeningRequest,
-    ) -> Result<(PeerId, Option<String>), Refusal> {
-        let opening = protocol.inspect(request)?;
-        let (mut principal, mut selected) = (self.authenticate(None), None);
-        for Credential { token, subprotocol } in &opening.credentials {
-            principal = self.authenticate(Some(&token.0));
-            selected.clone_from(subprotocol);
-            if principal.is_ok() {
-                break;
-            }
-        }
-        let principal = principal?;
-        if !principal.scopes.allows(Scope::Connect) {
-            return Err(Refusal::Forbidden("the credential does not allow connections"));
-        }
-        if let Some(agent) = &opening.agent {
-            if !self.agents.contains_key(agent) {
-                return Err(Refusal::UnknownAgent);
-            }
-            if !principal.scopes.allows_agent(agent) {
-                return Err(Refusal::Forbidden("the credential does not reach this agent"));
-            }
-        }
-        let selected = selected.or_else(|| opening.subprotocol.clone()).map(|Pii(name)| name);
-        Ok((self.try_enter(protocol, principal, request.clone(), opening)?, selected))
     }
 
     /// The client sends one transport message.
@@ -372,6 +294,7 @@ impl World {
         self.down = true;
         self.trap = None;
         self.sessions.clear();
+        self.roll = Roll::default();
         for peer in self.peers.values_mut().filter(|peer| !peer.over) {
             peer.lose();
         }
@@ -499,24 +422,6 @@ impl World {
         Ok(())
     }
 
-    fn authenticate(&self, token: Option<&str>) -> Result<Principal, Refusal> {
-        let token = token.ok_or(Refusal::CredentialMissing)?;
-        let principal = self.tokens.get(token).ok_or(Refusal::CredentialInvalid)?;
-        if principal.expires_at.is_some_and(|at| at <= self.now) {
-            return Err(Refusal::CredentialExpired);
-        }
-        Ok(principal.clone())
-    }
-
-    fn fresh_seed(&self) -> Seed {
-        let mut random = SplitMix::new(self.settings.seed ^ (u64::from(self.next_peer) << 32));
-        let mut entropy = [0; 32];
-        for chunk in entropy.chunks_mut(8) {
-            chunk.copy_from_slice(&random.next().to_be_bytes());
-        }
-        Seed::new(entropy)
-    }
-
     fn trap_springs(&self, point: CrashPoint, events: &[Arc<Committed>]) -> bool {
         self.trap.is_some_and(|(at, name)| {
             at == point
@@ -539,9 +444,4 @@ impl fmt::Debug for World {
             .field("peers", &self.peers.keys())
             .finish_non_exhaustive()
     }
-}
-
-/// An opening that asks for nothing in particular.
-pub fn opening() -> Opening {
-    Opening { credentials: Vec::new(), subprotocol: None, agent: None, parameters: Vec::new() }
 }

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use switchboard_core::{
-    Close, CloseReason, Connection, Frame, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
-    SessionView, Timestamp, Violation,
+    Actor, Callsign, Close, CloseReason, Connection, Frame, Head, Input, Output, Principal, Reject, Reply,
+    RequestId, SessionId, SessionView, Signal, Timestamp, Violation,
 };
 
+use super::session::{AttachRequest, Letter};
 use super::{PeerId, World};
 
 /// One connection of the world, with the client's end of its transport.
@@ -14,12 +15,14 @@ use super::{PeerId, World};
 pub(super) struct Peer {
     connection: Box<dyn Connection>,
     pub(super) principal: Principal,
+    /// The name under which it is enrolled.
+    pub(super) callsign: Option<Callsign>,
     followed: Vec<Followed>,
     inbox: VecDeque<Delivery>,
     /// What the client has sent and the server not read yet.
     inbound: VecDeque<Inbound>,
     /// Requests that wait for their answer; too many stop the reading.
-    outstanding: usize,
+    pub(super) outstanding: usize,
     pub(super) wake: Option<Timestamp>,
     outbox: VecDeque<Frame>,
     outbox_bytes: usize,
@@ -46,6 +49,7 @@ pub(super) enum Delivery {
     Done(RequestId, Reply),
     Rejected(RequestId, Reject),
     Attached(RequestId, SessionId, u64, Box<SessionView>),
+    Signal(Signal),
     Drain { retry_ms: u64 },
     Close(CloseReason),
 }
@@ -73,6 +77,7 @@ impl Peer {
         Self {
             connection,
             principal,
+            callsign: None,
             followed: Vec::new(),
             inbox: VecDeque::new(),
             inbound: VecDeque::new(),
@@ -88,6 +93,11 @@ impl Peer {
             over: false,
             max_message,
         }
+    }
+
+    /// As whom it asks.
+    pub(super) fn actor(&self) -> Actor {
+        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
     }
 
     pub(super) fn take_received(&mut self) -> Vec<Received> {
@@ -128,6 +138,7 @@ impl Peer {
         self.inbound.clear();
         self.inbox.clear();
         self.wake = None;
+        self.callsign = None;
         self.received.push_back(Received::Lost);
     }
 
@@ -232,6 +243,7 @@ impl World {
                 peer.followed.push(Followed { session, position });
                 self.input(id, Input::Done(request, Reply::Attached(view)));
             }
+            Delivery::Signal(signal) => self.input(id, Input::Signal(signal)),
             Delivery::Drain { retry_ms } => self.input(id, Input::Drain { retry_ms }),
             Delivery::Close(reason) => self.input(id, Input::Closed(reason)),
         }
@@ -269,8 +281,12 @@ impl World {
             peer.followed.clear();
             peer.inbound.clear();
         }
+        let over = peer.over;
         if !peer.stalled {
             peer.transmit(usize::MAX);
+        }
+        if over {
+            self.strike_out(id);
         }
     }
 
@@ -284,21 +300,31 @@ impl World {
             }
             Output::Submit(request, session, op) => {
                 peer.outstanding += 1;
-                let principal = peer.principal.clone();
-                self.submit_for(id, &principal, request, &session, op);
+                self.submit_for(id, request, &session, op);
             }
             Output::Attach(request, session, from) => {
                 peer.outstanding += 1;
-                let principal = peer.principal.clone();
-                self.attach_for(id, &principal, request, &session, from);
+                let attach = AttachRequest { peer: id, actor: peer.actor(), request, from };
+                self.mail(&session, Letter::Attach(attach));
             }
-            Output::Detach(session) => peer.followed.retain(|followed| followed.session != session),
+            Output::Detach(session) => {
+                let seen = peer.followed.iter().find(|followed| followed.session == session);
+                let seen = seen.map_or(u64::MAX, |followed| followed.position);
+                peer.followed.retain(|followed| followed.session != session);
+                let after = peer.callsign.as_ref().and_then(|name| self.roll.part(name, &session, seen));
+                if let Some(after) = after {
+                    self.deliver(id, Delivery::Signal(Signal::Invited { session, after }));
+                }
+            }
             Output::Find(request, session, turn) => {
                 peer.outstanding += 1;
                 let principal = peer.principal.id.clone();
                 let found = self.find(&principal, &session, &turn).map(Box::new);
                 self.deliver(id, Delivery::Done(request, Reply::Found(found)));
             }
+            Output::Enrol(request, enrolment) => self.enrol_for(id, request, enrolment),
+            Output::Roll(request) => self.list_for(id, request),
+            Output::Note(request, to, body) => self.note_for(id, request, to, body),
             // The world goes on without a server to stop.
             Output::Stop => {}
             Output::Authenticate(request, credential) => {
@@ -327,8 +353,11 @@ impl World {
             peer.stalled |= lost;
         }
         self.input(id, Input::Closed(reason));
-        if lost && let Some(peer) = self.peers.get_mut(&id) {
-            peer.lose();
+        if lost {
+            self.strike_out(id);
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.lose();
+            }
         }
     }
 
@@ -350,6 +379,23 @@ impl World {
             peer.transmit(bytes);
         }
     }
+}
+
+/// The answer of an HTTP exchange, as its client reads it.
+pub(super) fn answer(received: Vec<Received>) -> (Head, String) {
+    let (mut head, mut body) = (None, Vec::new());
+    for received in received {
+        match received {
+            Received::Frame(Frame::Head(first)) => {
+                head.get_or_insert(*first);
+            }
+            Received::Frame(Frame::Text(text)) => body.extend_from_slice(text.as_bytes()),
+            Received::Frame(Frame::Binary(bytes)) => body.extend_from_slice(&bytes),
+            Received::Frame(Frame::Ping(_) | Frame::Pong(_)) | Received::Close(_) | Received::Lost => {}
+        }
+    }
+    let Some(head) = head else { panic!("the exchange is not answered: {body:?}") };
+    (head, String::from_utf8_lossy(&body).into_owned())
 }
 
 /// What a frame weighs on the transport.

@@ -11,7 +11,7 @@ use switchboard_core::model::{
     ActorKind, Executor, FailureKind, ForExecutor, ToolChange, TurnEnd, TurnRequest,
 };
 use switchboard_core::{
-    Actor, Committed, Event, Op, Position, PrincipalId, Reject, Reply, RequestId, Session, SessionId,
+    Actor, Callsign, Committed, Event, Op, Position, Reject, Reply, RequestId, Roll, Session, SessionId,
     SessionView, Timestamp, TurnId, TurnStatus, WorkerId,
 };
 
@@ -68,6 +68,18 @@ impl Mail {
     fn is_of_worker(&self) -> bool {
         matches!(self.actor.kind, ActorKind::Worker(_))
     }
+
+    /// That an executor, a device or a client is gone is said once, and must not be forgotten.
+    const fn is_said_once(&self) -> bool {
+        matches!(
+            self.op,
+            Op::Lose { .. }
+                | Op::LoseDevice { .. }
+                | Op::Recover
+                | Op::Detach { .. }
+                | Op::CloseAttachment { .. }
+        )
+    }
 }
 
 /// Where an answer goes.
@@ -92,7 +104,7 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct AttachRequest {
     pub(super) peer: PeerId,
-    pub(super) principal: PrincipalId,
+    pub(super) actor: Actor,
     pub(super) request: RequestId,
     pub(super) from: Option<Position>,
 }
@@ -168,7 +180,7 @@ impl World {
                     outcomes.push(Outcome::Op(mail, result));
                 }
                 Letter::Attach(request) => {
-                    let result = attach(&live.session, &request);
+                    let result = attach(&live.session, &request, &self.roll);
                     outcomes.push(Outcome::Attach(request, result));
                 }
             }
@@ -233,11 +245,7 @@ impl World {
         for outcome in outcomes {
             let reject = Reject::Unavailable { reason: failure.unwrap_or("conflict").to_owned() };
             match outcome {
-                Outcome::Op(mail, _)
-                    if moved_on
-                        || mail.is_of_worker()
-                        || matches!(mail.op, Op::Lose { .. } | Op::Recover) =>
-                {
+                Outcome::Op(mail, _) if moved_on || mail.is_of_worker() || mail.is_said_once() => {
                     live.retained.push_back(*mail);
                 }
                 Outcome::Op(mail, _) => self.answer(mail.reply, Err(reject)),
@@ -286,6 +294,9 @@ impl World {
         let mut look_for_work = false;
         for committed in &events {
             look_for_work |= live.notify_executor(&committed.event);
+        }
+        for committed in &events {
+            self.invite_device(id, committed);
         }
         if look_for_work {
             self.start_ready_turns(id);
@@ -393,9 +404,17 @@ fn take(session: &mut Session, event: Event, at: Timestamp, events: &mut Vec<Arc
     events.push(Arc::new(committed));
 }
 
-fn attach(session: &Session, request: &AttachRequest) -> Result<(Position, Box<SessionView>), Reject> {
+fn attach(
+    session: &Session,
+    request: &AttachRequest,
+    roll: &Roll<PeerId>,
+) -> Result<(Position, Box<SessionView>), Reject> {
     let head = session.head();
-    if session.role_of(&request.principal).is_none() {
+    // A device that was invited may look, though its task be over.
+    let invited = |device: &Callsign| roll.is_noted(device, session.id());
+    if session.role_of_actor(&request.actor).is_none()
+        && !request.actor.callsign.as_ref().is_some_and(invited)
+    {
         return Err(Reject::NotFound);
     }
     match request.from {

@@ -1,0 +1,56 @@
+//! Commands: what a turn asks of its device.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use switchboard_core::model::{CallEnd, CallError};
+use switchboard_core::{CallId, ToolName, TurnId};
+
+/// Something that the device of a turn is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// Which tool of the device.
+    pub name: ToolName,
+    /// Its arguments.
+    pub args: Value,
+    /// What the protocol of the device has to know beside them.
+    pub options: Value,
+}
+
+/// What came of a [`Command`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandEnd {
+    /// The call that it was.
+    pub call: CallId,
+    /// How it ended.
+    pub end: CallEnd,
+}
+
+/// A name of the form that devices expect, which depends on nothing but the turn and the number.
+pub(crate) fn uuid(turn: &TurnId, what: &str, number: u32) -> String {
+    let mut hash = Sha256::new();
+    hash.update(turn.as_str().as_bytes());
+    hash.update([0]);
+    hash.update(what.as_bytes());
+    hash.update(number.to_be_bytes());
+    let digest = hash.finalize();
+    let mut text = String::with_capacity(36);
+    for (index, byte) in digest.iter().take(16).enumerate() {
+        let byte = match index {
+            6 => byte & 0x0f | 0x40,
+            8 => byte & 0x3f | 0x80,
+            _ => *byte,
+        };
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for digit in [byte >> 4, byte & 0x0f] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+        }
+    }
+    text
+}
+
+/// Nobody knows how far a command got that was cancelled, so it is not sent once more.
+pub(crate) fn not_repeated() -> CallEnd {
+    CallEnd::Failed(CallError::new("gone", "the command was lost before it was answered"))
+}

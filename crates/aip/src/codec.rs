@@ -1,0 +1,284 @@
+//! JSON in both directions (§3).
+//!
+//! A message is read in one go, straight into its struct. Only when that fails is it looked at
+//! again: a key may have come twice with the first of them unusable, and the refusal should name the
+//! field and carry the ids of what is refused.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fmt::{self, Write as _};
+
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Deserializer, Value};
+use serde_path_to_error::Segment;
+use switchboard_core::{Seed, Timestamp, wide};
+
+use crate::message::{ClientMessage, ServerMessage, is_sheltered};
+
+/// A message that cannot be read. What it shows to the sender names the field and no values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct DecodeError {
+    reason: String,
+    /// The session it was about, as far as that could be read.
+    pub session_id: Option<String>,
+    /// What its sender calls it, as far as that could be read.
+    pub request_id: Option<String>,
+}
+
+/// Writes what a server sends: every field, in the order of the reference, without blanks.
+pub fn encode_server(message: &ServerMessage) -> String {
+    written(message)
+}
+
+/// Writes what a client sends: every field, in the order of the reference, without blanks.
+pub fn encode_client(message: &ClientMessage) -> String {
+    written(message)
+}
+
+/// Reads what a client sent.
+///
+/// # Errors
+/// It cannot be used; the connection may stay as it is.
+pub fn decode_client(text: &str) -> Result<ClientMessage, DecodeError> {
+    read(text)
+}
+
+/// Reads what a server sent.
+///
+/// # Errors
+/// It cannot be used.
+pub fn decode_server(text: &str) -> Result<ServerMessage, DecodeError> {
+    read(text)
+}
+
+/// The time as it is written: UTC, with microseconds where there are any.
+pub fn timestamp(time: Timestamp) -> String {
+    let date = time.calendar();
+    let mut text = format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        date.year, date.month, date.day, date.hour, date.minute, date.second
+    );
+    let micros = time.as_micros() % 1_000_000;
+    if micros > 0 {
+        // Writing to memory cannot fail.
+        let _ = write!(text, ".{micros:06}");
+    }
+    text.push_str("+00:00");
+    text
+}
+
+/// A random UUID (version 4) that depends on the seed and the counter alone.
+pub fn uuid(seed: &Seed, counter: u64) -> String {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = seed.derive("uuid", counter);
+    let (g, i) = (g & 0x0f | 0x40, i & 0x3f | 0x80);
+    let high = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let low = u64::from_be_bytes([i, j, k, l, m, n, o, p]);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+fn written(message: &impl Serialize) -> String {
+    // Every key is a string, and every number is finite.
+    wide::restore(serde_json::to_string(message).unwrap_or_default())
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+    let text = &*wide::shelter(text);
+    if !is_shallow(text) {
+        return Err(refused(text, format!("nested more than {MAX_DEPTH} levels deep")));
+    }
+    parse(text).or_else(|_| read_again(text))
+}
+
+/// Without serde's own limit on depth: the text is known to be shallow.
+fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> serde_json::Result<T> {
+    let mut deserializer = Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let value = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// As [`read`], but with every key counted once, the last time it comes.
+fn read_again<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+    let value = match parse::<Value>(text) {
+        Ok(value @ Value::Object(_)) => value,
+        Ok(other) => return Err(refused(text, format!("the message must not be {}", kind(&other)))),
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            return Err(refused(text, format!("not JSON at line {line} column {column}")));
+        }
+    };
+    // The path is followed only here: it costs.
+    serde_path_to_error::deserialize(&value).map_err(|error| refused(text, complaint(&error, &value)))
+}
+
+/// Which field is wrong, and how. Of values it shows nothing but a word that should have been another.
+fn complaint(error: &serde_path_to_error::Error<serde_json::Error>, value: &Value) -> String {
+    let path = error.path().to_string();
+    let why = error.inner().to_string();
+    if let Some(field) = why.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        let inside = if path == "." { String::new() } else { path + "." };
+        return format!("{inside}{field} is required");
+    }
+    let wrong = error.path().iter().try_fold(value, |value, segment| match segment {
+        Segment::Map { key } => value.get(key),
+        Segment::Seq { index } => value.get(index),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    match wrong {
+        Some(Value::String(word)) if why.starts_with("unknown variant") && !is_sheltered(word) => {
+            let word: String = word.chars().take(MAX_WORD).collect();
+            format!("{path} {word:?} is unknown")
+        }
+        Some(wrong) => format!("{path} must not be {}", kind(wrong)),
+        None => format!("{path} cannot be used"),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(text) if is_sheltered(text) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn refused(text: &str, reason: String) -> DecodeError {
+    let mut ids = Ids::default();
+    // Whatever is read before the text turns out not to be JSON is good enough.
+    let _ = Deserializer::from_str(text).deserialize_map(&mut ids);
+    DecodeError { reason, session_id: ids.session_id, request_id: ids.request_id }
+}
+
+/// Whether nothing is nested too deep, in one pass over the bytes. Where the text is not JSON, the
+/// count is right up to there, and nobody reads further.
+fn is_shallow(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let mut depth = 0_usize;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => {
+                depth = depth.saturating_add(1);
+                if depth > MAX_DEPTH {
+                    return false;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => {
+                            bytes.next();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+/// The ids of a message that cannot be read otherwise.
+#[derive(Default)]
+struct Ids {
+    session_id: Option<String>,
+    request_id: Option<String>,
+}
+
+impl<'de> Visitor<'de> for &mut Ids {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "session_id" => self.session_id = map.next_value_seed(Text)?,
+                "request_id" => self.request_id = map.next_value_seed(Text)?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A string, or anything else for none.
+struct Text;
+
+impl<'de> DeserializeSeed<'de> for Text {
+    type Value = Option<String>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Option<String>, E> {
+        Ok((!is_sheltered(text)).then(|| text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Option<String>, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Option<String>, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+/// What the reference still reads, the message itself included.
+const MAX_DEPTH: usize = 201;
+
+/// How much of an unknown word is shown.
+const MAX_WORD: usize = 64;

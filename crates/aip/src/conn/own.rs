@@ -1,0 +1,362 @@
+//! Tasks of this client: from their proposal to the one message that ends them (§6.2, §6.3).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_core::model::{FailureKind, NewTurn, Origin, Part, TurnEnd, TurnRequest};
+use switchboard_core::{
+    Callsign, Enrolled, Event, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
+};
+
+use super::{AipConnection, Pending};
+use crate::error::{reject_words, words};
+use crate::fleet::Taken;
+use crate::map::{self, Names, PROTOCOL, Seen};
+use crate::message::{ClientMessage, ClientType, ServerMessage, ServerMessageType, TaskStatus};
+use crate::validate;
+
+/// A task that is asked for.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    message: ClientMessage,
+    names: Names,
+    /// Whether the client chose the session id, and so waits for its end.
+    named: bool,
+    device: Callsign,
+    request: String,
+    /// Who may read the result over HTTP.
+    reader: PrincipalId,
+}
+
+/// A task of this client.
+#[derive(Debug)]
+pub(super) struct OwnTask {
+    names: Names,
+    turn: TurnId,
+    session: SessionId,
+    request: String,
+    /// The answer so far, for agents that answer in words.
+    text: String,
+    reason: Option<String>,
+    reader: PrincipalId,
+    request_id: Option<String>,
+    named: bool,
+    state: OwnState,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum OwnState {
+    /// Submitted.
+    Starting,
+    /// Submitted, and its client wants it stopped.
+    Unwanted(String),
+    /// Accepted.
+    Running,
+}
+
+/// A task that was sent to this device over HTTP, and that it has not taken up yet (§6.3).
+#[derive(Debug)]
+pub(super) struct Dispatched {
+    task_name: String,
+    session_id: String,
+    reader: PrincipalId,
+    until: switchboard_core::Timestamp,
+}
+
+impl OwnTask {
+    pub(super) fn is(&self, session: &SessionId, turn: &TurnId) -> bool {
+        self.session == *session && self.turn == *turn
+    }
+
+    pub(super) fn follows(&self, session: &SessionId) -> bool {
+        self.state == OwnState::Running && self.session == *session
+    }
+}
+
+impl AipConnection {
+    /// A client asks for a task. Everything that can be said without looking at others comes first.
+    pub(super) fn propose(&mut self, message: ClientMessage) {
+        let Some(identity) = &self.identity else { return };
+        let (role, own, registered) = (identity.role, identity.callsign.clone(), identity.target.clone());
+        let dispatched = self.take_dispatch(&message);
+        let chosen = message.session_id.clone().filter(|id| !id.is_empty());
+        let named = chosen.is_some();
+        let reader =
+            dispatched.as_ref().map_or_else(|| self.principal.id.clone(), |known| known.reader.clone());
+        let session_id = chosen.or_else(|| dispatched.map(|known| known.session_id));
+        let session_id = session_id.unwrap_or_else(|| self.fresh_id());
+        let task_name = message.task_name.as_deref().and_then(validate::sanitise_task_name);
+        let task_name = Some(task_name.unwrap_or_else(|| self.fresh_id()));
+        let target = message.target_id.clone().filter(|id| !id.is_empty()).map(Callsign::new);
+        let proposal = Proposal {
+            names: Names { session_id, task_name },
+            named,
+            device: target.clone().unwrap_or_else(|| own.clone()),
+            request: message.request.clone().unwrap_or_default(),
+            reader,
+            message,
+        };
+        if proposal.request.is_empty() {
+            return self.refuse_task(&proposal, words::REQUEST);
+        }
+        match (role, target) {
+            (ClientType::Device, Some(target)) if target != own => {
+                self.refuse_task(&proposal, words::NOT_ITSELF);
+            }
+            (ClientType::Device, _) => self.start(proposal),
+            (ClientType::Constellation, None) => self.refuse_task(&proposal, words::TASK_TARGET),
+            (ClientType::Constellation, target) if target == registered => self.start(proposal),
+            (ClientType::Constellation, Some(_)) => {
+                let request = self.asked.ask(Pending::Target(Box::new(proposal)));
+                self.out.push_back(Output::Roll(request));
+            }
+        }
+    }
+
+    /// A target other than the registered one: whether it is there is told within what the principal
+    /// may see, and it may be used only by a constellation that registered for none.
+    pub(super) fn check_target(&mut self, proposal: Proposal, roll: &[Enrolled]) {
+        let found = roll.iter().find(|enrolled| enrolled.callsign == proposal.device);
+        let untargeted = self.identity.as_ref().is_some_and(|identity| identity.target.is_none());
+        match found {
+            None => {
+                let why = words::not_connected(proposal.device.as_str());
+                self.refuse_task(&proposal, &why);
+            }
+            Some(enrolled) if enrolled.role != Role::Device => {
+                self.refuse_task(&proposal, words::NOT_A_DEVICE);
+            }
+            Some(_) if !untargeted => self.refuse_task(&proposal, words::OTHER_DEVICE),
+            Some(_) => self.start(proposal),
+        }
+    }
+
+    fn start(&mut self, proposal: Proposal) {
+        if self.leaving {
+            return self.refuse_task(&proposal, words::LEAVING);
+        }
+        if self.own.len() >= self.limits.tasks_per_constellation as usize {
+            return self.refuse_task(&proposal, words::TOO_MANY_TASKS);
+        }
+        let Some(owner) = self.owner() else { return };
+        let session_id = proposal.names.session_id.clone();
+        match self.fleet.claim(&session_id, owner, &proposal.device) {
+            Ok(()) => {}
+            Err(Taken::ByItself) => return self.refuse_task(&proposal, &words::running(&session_id)),
+            Err(Taken::ByAnother) => return self.refuse_task(&proposal, &words::owned(&session_id)),
+            Err(Taken::Busy) => return self.refuse_task(&proposal, words::BUSY),
+        }
+        let counter = self.count();
+        let turn = TurnId::fresh(&self.seed, counter);
+        let Proposal { message, names, named, device, request, reader } = proposal;
+        // A session that somebody shared is joined under its canonical name; others are the client's.
+        let shared = SessionId::is_canonical(&names.session_id);
+        let session = if shared {
+            SessionId::from(names.session_id.as_str())
+        } else {
+            let session = SessionId::named(&self.principal, &names.session_id);
+            let epoch = self.seed.epoch(counter);
+            let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(names.session_id.clone()) };
+            self.submit(&session, open, Pending::Nothing);
+            session
+        };
+        let new = NewTurn {
+            turn: turn.clone(),
+            request: TurnRequest::Chat { parts: vec![Part::Text(request.clone())] },
+            agent: Some(self.agent.clone()),
+            device: Some(device),
+            origin: Origin {
+                principal: self.principal.id.clone(),
+                protocol: PROTOCOL.to_owned(),
+                attachment: None,
+                handle: Some(names.session_id.clone()),
+                bound: true,
+                options: names.options(),
+            },
+            parent: None,
+            history: None,
+            workspace: None,
+            serial: true,
+            deadline: self.now.after(Duration::from_secs(self.limits.task_s.into())),
+            key: None,
+            meta: message.metadata.map_or(Value::Null, Value::Object),
+        };
+        self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.clone()));
+        let task = OwnTask {
+            names,
+            turn,
+            session,
+            request,
+            text: String::new(),
+            reason: None,
+            reader,
+            request_id: message.request_id,
+            named,
+            state: OwnState::Starting,
+        };
+        self.own.insert(session_id, task);
+    }
+
+    /// Says no to a task, and ends it for a client that waits for its end (A8).
+    pub(super) fn refuse_task(&mut self, proposal: &Proposal, why: &str) {
+        self.refuse_message(why, &proposal.message);
+        if proposal.named && !self.fleet.is_running(&proposal.names.session_id) {
+            self.send_refused_end(proposal.names.session_id.clone(), why.to_owned());
+        }
+    }
+
+    fn send_refused_end(&mut self, session_id: String, why: String) {
+        let end = ServerMessage::new(ServerMessageType::TaskEnd, TaskStatus::Failed);
+        self.send(ServerMessage { error: Some(why), session_id: Some(session_id), ..end });
+    }
+
+    /// The task is accepted: it is confirmed before anything else of it is said.
+    pub(super) fn started(&mut self, session_id: &str, session: SessionId, turn: TurnId, accepted: Position) {
+        let Some(task) = self.own.get_mut(session_id) else { return };
+        let unwanted = match std::mem::replace(&mut task.state, OwnState::Running) {
+            OwnState::Unwanted(reason) => Some(reason),
+            OwnState::Starting | OwnState::Running => None,
+        };
+        task.session = session.clone();
+        task.turn = turn.clone();
+        self.confirm(Some(session_id.to_owned()));
+        // A device is invited to its own tasks as to any other.
+        if self.identity.as_ref().is_some_and(|identity| identity.role == ClientType::Constellation) {
+            self.follow(&session, Some(accepted));
+        }
+        if let Some(reason) = unwanted {
+            self.submit(&session, Op::Interrupt { turn, reason: Some(reason) }, Pending::Nothing);
+        }
+    }
+
+    pub(super) fn not_started(&mut self, session_id: &str, reject: &Reject) {
+        let Some(task) = self.forget_task(session_id) else { return };
+        let why = reject_words(reject);
+        self.refuse(&why, task.named.then(|| session_id.to_owned()), task.request_id);
+        if task.named {
+            self.send_refused_end(session_id.to_owned(), why);
+        }
+    }
+
+    fn forget_task(&mut self, session_id: &str) -> Option<OwnTask> {
+        let task = self.own.remove(session_id)?;
+        if let Some(owner) = self.owner() {
+            self.fleet.release(session_id, &owner);
+        }
+        Some(task)
+    }
+
+    /// What an event means for the tasks of this client.
+    pub(super) fn own_event(&mut self, session: &SessionId, event: &Event) {
+        let seen = Seen::of(event);
+        let (Seen::Text(turn, _) | Seen::Stopped(turn, _) | Seen::Ended(turn, _)) = &seen else { return };
+        let Some(task) = self.own.values_mut().find(|task| task.is(session, turn)) else { return };
+        match seen {
+            Seen::Text(_, text) => task.text.push_str(text),
+            Seen::Stopped(_, reason) => task.reason = reason.map(str::to_owned),
+            Seen::Ended(turn, end) => {
+                let message =
+                    map::task_end(turn, &task.names, &task.request, &task.text, task.reason.as_deref(), end);
+                let session_id = task.names.session_id.clone();
+                self.finish(&session_id, message);
+            }
+            Seen::Accepted { .. } | Seen::Asked(..) | Seen::Answered(..) | Seen::Nothing => {}
+        }
+    }
+
+    fn finish(&mut self, session_id: &str, message: ServerMessage) {
+        let Some(task) = self.forget_task(session_id) else { return };
+        if let Some(task_name) = &task.names.task_name {
+            let result = match (&message.result, &message.error) {
+                (Value::Null, Some(error)) => json!({ "error": error }),
+                (result, _) => result.clone(),
+            };
+            self.fleet.keep(&task.reader, task_name, result, self.now);
+        }
+        self.send(message);
+    }
+
+    /// A client says that a task is over: its owner, or the device that works for it (A13).
+    pub(super) fn end_task(&mut self, message: &ClientMessage) {
+        let Some(session_id) = message.session_id.as_deref() else { return };
+        let reason = message.error.clone().filter(|reason| !reason.is_empty());
+        let failed = matches!(message.status, TaskStatus::Failed | TaskStatus::Error);
+        let owned = self.own.get_mut(session_id).filter(|_| failed);
+        let (session, turn) = if let Some(task) = owned {
+            if task.state != OwnState::Running {
+                task.state = OwnState::Unwanted(reason.unwrap_or_default());
+                return;
+            }
+            (task.session.clone(), task.turn.clone())
+        } else if let Some((session, turn)) = self.worked_on(session_id) {
+            if message.status == TaskStatus::Completed {
+                let op = Op::Conclude { turn, end: TurnEnd::complete() };
+                return self.submit(&session, op, Pending::Nothing);
+            }
+            (session, turn)
+        } else {
+            return;
+        };
+        if failed {
+            self.submit(&session, Op::Interrupt { turn, reason }, Pending::Nothing);
+        }
+    }
+
+    /// The client is gone: nothing that it asked for goes on (A14).
+    pub(super) fn abandon_tasks(&mut self, leaving: bool) {
+        let tasks: Vec<String> = self.own.keys().cloned().collect();
+        for session_id in tasks {
+            let Some(task) = self.forget_task(&session_id) else { continue };
+            let why = if leaving { words::LEAVING } else { words::OWNER_LOST };
+            let end = TurnEnd::failed(FailureKind::Unreachable, why);
+            if leaving {
+                let (names, request, text) = (&task.names, &task.request, &task.text);
+                self.send(map::task_end(&task.turn, names, request, text, None, &end));
+            }
+            self.submit(&task.session, Op::Conclude { turn: task.turn, end }, Pending::Nothing);
+        }
+    }
+
+    /// A task for this device came over HTTP: it is told, and expected to ask for it itself.
+    pub(super) fn dispatch(&mut self, body: &Value, reader: &PrincipalId) {
+        let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (task_name, session_id) = (text("task_name"), text("session_id"));
+        let until = self.now.after(Duration::from_secs(self.limits.dispatch_s.into()));
+        self.forget_dispatches();
+        if self.dispatched.len() >= MAX_DISPATCHED {
+            self.dispatched.pop_front();
+        }
+        self.dispatched.push_back(Dispatched {
+            task_name: task_name.clone(),
+            session_id: session_id.clone(),
+            reader: reader.clone(),
+            until,
+        });
+        let task = ServerMessage::new(ServerMessageType::Task, TaskStatus::Continue);
+        self.send(ServerMessage {
+            user_request: Some(text("request")),
+            session_id: Some(session_id),
+            task_name: Some(task_name),
+            ..task
+        });
+    }
+
+    fn forget_dispatches(&mut self) {
+        let now = self.now;
+        self.dispatched.retain(|known| known.until > now);
+    }
+
+    /// The dispatched task that a device takes up with this message.
+    fn take_dispatch(&mut self, message: &ClientMessage) -> Option<Dispatched> {
+        self.forget_dispatches();
+        let task_name = message.task_name.as_deref()?;
+        let session_id = message.session_id.as_deref().filter(|id| !id.is_empty());
+        let index = self.dispatched.iter().position(|known| {
+            known.task_name == task_name && session_id.is_none_or(|id| id == known.session_id)
+        })?;
+        self.dispatched.remove(index)
+    }
+}
+
+/// Tasks that may wait for a device to take them up.
+const MAX_DISPATCHED: usize = 64;

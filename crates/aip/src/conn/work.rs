@@ -1,0 +1,308 @@
+//! What a device is asked to do: commands in batches, one batch at a time (§6.2).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::Value;
+use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
+use switchboard_core::{CallId, CloseReason, Event, Op, Position, SessionId, TurnId};
+
+use super::{AipConnection, Pending};
+use crate::error::words;
+use crate::map::{self, Names, Seen};
+use crate::message::{ClientMessage, Outcome, ServerMessage, ServerMessageType, TaskStatus};
+use crate::validate;
+
+/// A session in which something is asked of this device.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    turns: BTreeMap<TurnId, WorkTurn>,
+    /// Batches that wait, in order; the first may be incomplete.
+    waiting: VecDeque<CommandBatch>,
+    /// The one that the device is busy with.
+    outstanding: Option<CommandBatch>,
+    begun: bool,
+}
+
+#[derive(Debug)]
+struct WorkTurn {
+    names: Names,
+    request: String,
+    text: String,
+    reason: Option<String>,
+    /// Whether the turn is for this device, which is told when it ends.
+    own: bool,
+}
+
+/// Commands that go out together.
+#[derive(Debug)]
+struct CommandBatch {
+    turn: TurnId,
+    response_id: String,
+    size: usize,
+    calls: Vec<Call>,
+    /// Calls that are over, whether the device knows or not.
+    over: Vec<CallId>,
+}
+
+impl CommandBatch {
+    fn is_complete(&self) -> bool {
+        self.calls.len() >= self.size
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete() && self.calls.iter().all(|call| self.over.contains(&call.id))
+    }
+
+    fn has(&self, turn: &TurnId, call: &CallId) -> bool {
+        self.turn == *turn && self.calls.iter().any(|known| known.id == *call)
+    }
+}
+
+impl Work {
+    /// Whether nothing is left to do in this session.
+    pub(super) fn is_over(&self) -> bool {
+        self.begun && self.turns.is_empty()
+    }
+}
+
+impl AipConnection {
+    /// A session asks something of this device.
+    pub(super) fn invited(&mut self, session: SessionId, after: Position) {
+        // Also when the session is followed for a task of its own: the commands may lie before.
+        self.work.entry(session.clone()).or_default();
+        self.follow(&session, Some(after));
+    }
+
+    pub(super) fn not_followed(&mut self) {
+        // Nothing can be promised to a client that is not told what happens.
+        self.close(CloseReason::Internal);
+    }
+
+    /// What an event means for the device.
+    pub(super) fn work_on(&mut self, session: &SessionId, event: &Event) {
+        let Some(identity) = &self.identity else { return };
+        let own = identity.callsign.clone();
+        let Some(work) = self.work.get_mut(session) else { return };
+        match Seen::of(event) {
+            Seen::Accepted { turn, device, origin, request } => {
+                if device == Some(&own) {
+                    work.begun = true;
+                    let names = Names::of(origin, session);
+                    let known = WorkTurn { names, request, text: String::new(), reason: None, own: true };
+                    work.turns.insert(turn.clone(), known);
+                    self.announce(session, turn);
+                }
+            }
+            Seen::Asked(turn, call, device) => {
+                if *device == own {
+                    work.begun = true;
+                    work.turns.entry(turn.clone()).or_insert_with(|| WorkTurn {
+                        names: Names::canonical(session),
+                        request: String::new(),
+                        text: String::new(),
+                        reason: None,
+                        own: false,
+                    });
+                    self.ask(session, turn, call);
+                }
+            }
+            Seen::Text(turn, text) => {
+                if let Some(turn) = work.turns.get_mut(turn).filter(|turn| turn.own) {
+                    turn.text.push_str(text);
+                }
+            }
+            Seen::Answered(turn, call) => {
+                work.call_is_over(turn, call);
+                self.send_next(session);
+            }
+            Seen::Stopped(turn, reason) => {
+                work.drop_turn(turn);
+                if let Some(turn) = work.turns.get_mut(turn) {
+                    turn.reason = reason.map(str::to_owned);
+                }
+                self.send_next(session);
+            }
+            Seen::Ended(turn, end) => {
+                work.drop_turn(turn);
+                if let Some(ended) = work.turns.remove(turn) {
+                    self.tell_end(session, turn, &ended, end);
+                }
+                self.send_next(session);
+            }
+            Seen::Nothing => {}
+        }
+    }
+
+    /// Tells a device that asked for it what it is going to work for (A25).
+    fn announce(&mut self, session: &SessionId, turn: &TurnId) {
+        let wants = self.identity.as_ref().is_some_and(|identity| identity.wants_tasks);
+        if !wants || self.turn_of(session, turn).is_some() {
+            return;
+        }
+        let Some(known) = self.work.get(session).and_then(|work| work.turns.get(turn)) else { return };
+        let task = ServerMessage::new(ServerMessageType::Task, TaskStatus::Continue);
+        let task = ServerMessage {
+            user_request: Some(known.request.clone()),
+            session_id: Some(known.names.session_id.clone()),
+            task_name: known.names.task_name.clone(),
+            ..task
+        };
+        self.send(task);
+    }
+
+    /// The end of a task, unless this very connection is told as its owner (AIP-054).
+    fn tell_end(&mut self, session: &SessionId, turn: &TurnId, ended: &WorkTurn, end: &TurnEnd) {
+        if !ended.own || self.turn_of(session, turn).is_some() {
+            return;
+        }
+        let WorkTurn { names, request, text, reason, .. } = ended;
+        self.send(map::task_end(turn, names, request, text, reason.as_deref(), end));
+    }
+
+    fn ask(&mut self, session: &SessionId, turn: &TurnId, call: &Call) {
+        let Some(work) = self.work.get_mut(session) else { return };
+        let part_of = |batch: &CommandBatch| {
+            !batch.is_complete() && call.batch.as_ref().is_some_and(|known| known.id == batch.response_id)
+        };
+        match work.waiting.back_mut().filter(|batch| part_of(batch)) {
+            Some(batch) => batch.calls.push(call.clone()),
+            None => {
+                let (response_id, size) = match &call.batch {
+                    Some(batch) => (batch.id.clone(), batch.size as usize),
+                    None => (map::id_for(call.id.as_str(), 1), 1),
+                };
+                let calls = vec![call.clone()];
+                let batch = CommandBatch { turn: turn.clone(), response_id, size, calls, over: Vec::new() };
+                work.waiting.push_back(batch);
+            }
+        }
+        self.send_next(session);
+    }
+
+    /// Sends the next batch, if the device is not busy with another one of this session (AIP-049).
+    fn send_next(&mut self, session: &SessionId) {
+        let Some(work) = self.work.get_mut(session) else { return };
+        work.waiting.retain(|batch| !batch.is_over());
+        if work.outstanding.is_some() || !work.waiting.front().is_some_and(CommandBatch::is_complete) {
+            return;
+        }
+        let Some(batch) = work.waiting.pop_front() else { return };
+        let option = |key: &str| {
+            let found = batch.calls.iter().find_map(|call| call.options.get(key).and_then(Value::as_str));
+            found.map(str::to_owned)
+        };
+        let names = work.turns.get(&batch.turn).map(|turn| &turn.names);
+        let platform = self.identity.as_ref().map_or("", |identity| identity.platform.as_str());
+        let agent_name = option("agent_name").unwrap_or_else(|| map::agent_name(platform).to_owned());
+        let command = ServerMessage::new(ServerMessageType::Command, TaskStatus::Continue);
+        let command = ServerMessage {
+            agent_name: Some(agent_name),
+            process_name: option("process_name"),
+            root_name: option("root_name"),
+            actions: Some(batch.calls.iter().map(map::command).collect()),
+            session_id: names.map(|names| names.session_id.clone()),
+            task_name: names.and_then(|names| names.task_name.clone()),
+            response_id: Some(batch.response_id.clone()),
+            ..command
+        };
+        work.outstanding = Some(batch);
+        self.send(command);
+    }
+
+    /// The device has done what it was asked, or says why not. What answers nothing is dropped
+    /// (AIP-051).
+    pub(super) fn take_results(&mut self, message: ClientMessage) {
+        if validate::command_results(&message).is_err() {
+            return;
+        }
+        let ClientMessage { session_id, prev_response_id, action_results, status, error, .. } = message;
+        let (Some(session_id), Some(answered)) = (session_id, prev_response_id) else { return };
+        let found = self.work.iter_mut().find(|(_, work)| {
+            work.outstanding.as_ref().is_some_and(|batch| {
+                batch.response_id == answered
+                    && work.turns.get(&batch.turn).is_some_and(|turn| turn.names.session_id == session_id)
+            })
+        });
+        let Some((session, work)) = found else { return };
+        let session = session.clone();
+        let Some(batch) = work.outstanding.take() else { return };
+        let ends = ends(&batch, action_results.unwrap_or_default());
+        for (call, end) in ends {
+            if !batch.over.contains(&call) {
+                let op = Op::Answer { turn: batch.turn.clone(), call, end };
+                self.submit(&session, op, Pending::Nothing);
+            }
+        }
+        // A12: the device may end the task with its results.
+        let end = match status {
+            TaskStatus::Continue | TaskStatus::Ok => None,
+            TaskStatus::Completed => Some(TurnEnd::complete()),
+            TaskStatus::Failed | TaskStatus::Error => {
+                let message = error.unwrap_or_else(|| words::GAVE_UP.to_owned());
+                let failure = Failure { kind: FailureKind::Tool, message };
+                Some(TurnEnd::new(TurnOutcome::Failed(failure)))
+            }
+        };
+        if let Some(end) = end {
+            self.submit(&session, Op::Conclude { turn: batch.turn, end }, Pending::Nothing);
+        }
+        self.send_next(&session);
+    }
+
+    /// The turn that this device works on under a session id.
+    pub(super) fn worked_on(&self, session_id: &str) -> Option<(SessionId, TurnId)> {
+        self.work.iter().find_map(|(session, work)| {
+            let (turn, _) =
+                work.turns.iter().find(|(_, turn)| turn.own && turn.names.session_id == session_id)?;
+            Some((session.clone(), turn.clone()))
+        })
+    }
+
+    /// Keeps what went wrong with the command that the device is busy with.
+    pub(super) fn note_error(&mut self, session_id: &str, text: &str) {
+        let Some((session, _)) = self.worked_on(session_id) else { return };
+        let Some(batch) = self.work.get(&session).and_then(|work| work.outstanding.as_ref()) else { return };
+        let Some(call) = batch.calls.iter().find(|call| !batch.over.contains(&call.id)) else { return };
+        let op = Op::Progress { turn: batch.turn.clone(), call: call.id.clone(), delta: text.to_owned() };
+        self.submit(&session, op, Pending::Nothing);
+    }
+}
+
+impl Work {
+    fn call_is_over(&mut self, turn: &TurnId, call: &CallId) {
+        let batches = self.waiting.iter_mut().chain(self.outstanding.as_mut());
+        for batch in batches.filter(|batch| batch.has(turn, call)) {
+            batch.over.push(call.clone());
+        }
+        if self.outstanding.as_ref().is_some_and(CommandBatch::is_over) {
+            self.outstanding = None;
+        }
+    }
+
+    fn drop_turn(&mut self, turn: &TurnId) {
+        self.waiting.retain(|batch| batch.turn != *turn);
+        if self.outstanding.as_ref().is_some_and(|batch| batch.turn == *turn) {
+            self.outstanding = None;
+        }
+    }
+}
+
+/// Which outcome belongs to which call: by its name, or by its place where none is named (§12).
+fn ends(batch: &CommandBatch, outcomes: Vec<Outcome>) -> Vec<(CallId, CallEnd)> {
+    let by_place =
+        outcomes.len() == batch.calls.len() && outcomes.iter().all(|outcome| outcome.call_id.is_none());
+    let mut outcomes: Vec<Option<Outcome>> = outcomes.into_iter().map(Some).collect();
+    let calls = batch.calls.iter().enumerate();
+    calls
+        .map(|(place, call)| {
+            let matching = if by_place {
+                outcomes.get_mut(place)
+            } else {
+                let named = |outcome: &Outcome| outcome.call_id.as_deref() == Some(call.id.as_str());
+                outcomes.iter_mut().find(|outcome| outcome.as_ref().is_some_and(named))
+            };
+            let end = matching.and_then(Option::take).map_or_else(map::no_result, map::call_end);
+            (call.id.clone(), end)
+        })
+        .collect()
+}

@@ -1,0 +1,226 @@
+//! The only seam between the protocol and the model (§15).
+
+use serde_json::{Map, Value, json};
+use switchboard_core::model::{
+    Call, CallEnd, CallError, CallKind, Executor, Failure, Finish, Origin, Output, TurnEnd, TurnOutcome,
+};
+use switchboard_core::{CallId, Callsign, Event, Seed, SessionId, TurnId};
+
+use crate::codec;
+use crate::error::words;
+use crate::message::{
+    Command, Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus, ToolType,
+};
+
+/// The protocol's name in the log.
+pub const PROTOCOL: &str = "aip";
+
+/// What a task is called on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The session id that its client chose, or was given.
+    pub session_id: String,
+    /// Its name, fit for a path.
+    pub task_name: Option<String>,
+}
+
+impl Names {
+    /// What the log has to remember, so that the other end calls it the same.
+    pub fn options(&self) -> Value {
+        json!({ "session_id": self.session_id, "task_name": self.task_name })
+    }
+
+    /// What a turn is called; one of another protocol by its canonical names.
+    pub fn of(origin: &Origin, session: &SessionId) -> Self {
+        let text = |key: &str| origin.options.get(key).and_then(Value::as_str).map(str::to_owned);
+        match text("session_id").filter(|_| origin.protocol == PROTOCOL) {
+            Some(session_id) => Self { session_id, task_name: text("task_name") },
+            None => Self::canonical(session),
+        }
+    }
+
+    /// What a turn is called of which nothing else is known.
+    pub fn canonical(session: &SessionId) -> Self {
+        Self { session_id: session.to_string(), task_name: None }
+    }
+}
+
+/// What an event means to a connection that owns a task, or works for one.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    /// A task is there.
+    Accepted {
+        /// Which turn.
+        turn: &'a TurnId,
+        /// The device that it is for.
+        device: Option<&'a Callsign>,
+        /// Where it came from.
+        origin: &'a Origin,
+        /// What is to be done.
+        request: String,
+    },
+    /// A piece of the answer.
+    Text(&'a TurnId, &'a str),
+    /// Something is asked of a device.
+    Asked(&'a TurnId, &'a Call, &'a Callsign),
+    /// A call is over.
+    Answered(&'a TurnId, &'a CallId),
+    /// The task is being stopped.
+    Stopped(&'a TurnId, Option<&'a str>),
+    /// The task is over.
+    Ended(&'a TurnId, &'a TurnEnd),
+    /// Nothing that this protocol shows.
+    Nothing,
+}
+
+impl<'a> Seen<'a> {
+    /// What an event means.
+    pub fn of(event: &'a Event) -> Self {
+        match event {
+            Event::TurnAccepted { turn, request, device, origin, .. } => {
+                Seen::Accepted { turn, device: device.as_ref(), origin, request: request.text() }
+            }
+            Event::TurnOutput { turn, output: Output::Text(text) } => Seen::Text(turn, text),
+            Event::TurnOutput {
+                output:
+                    Output::Reasoning(_)
+                    | Output::Status(_)
+                    | Output::Usage(_)
+                    | Output::Checklist(_)
+                    | Output::Data { .. }
+                    | Output::Notice { .. },
+                ..
+            } => Seen::Nothing,
+            Event::CallRequested { turn, call } => match &call.executor {
+                Executor::Device(device) => Seen::Asked(turn, call, device),
+                Executor::Agent | Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => {
+                    Seen::Nothing
+                }
+            },
+            Event::CallEnded { turn, call, end: _ } => Seen::Answered(turn, call),
+            Event::TurnInterrupted { turn, reason, .. } => Seen::Stopped(turn, reason.as_deref()),
+            Event::TurnEnded { turn, end } => Seen::Ended(turn, end),
+            // Registries, messages, queues and claims have no frame here.
+            Event::SessionOpened { .. }
+            | Event::ParticipantJoined { .. }
+            | Event::ParticipantLeft { .. }
+            | Event::AttachmentOpened { .. }
+            | Event::AttachmentLinked { .. }
+            | Event::AttachmentDetached { .. }
+            | Event::AttachmentClosed { .. }
+            | Event::DeviceJoined { .. }
+            | Event::DeviceReported { .. }
+            | Event::DeviceLeft { .. }
+            | Event::ToolsChanged { .. }
+            | Event::MessageAdded { .. }
+            | Event::TurnQueued { .. }
+            | Event::TurnStarted { .. }
+            | Event::TurnReleased { .. }
+            | Event::CallProgress { .. } => Seen::Nothing,
+        }
+    }
+}
+
+/// A call as a command.
+pub fn command(call: &Call) -> Command {
+    let (tool_name, parameters) = match &call.kind {
+        CallKind::Tool { name, args } => (name.to_string(), args.clone()),
+        CallKind::Question { text, schema } => ("ask".to_owned(), json!({ "text": text, "schema": schema })),
+    };
+    let tool_type = match call.options.get("tool_type").and_then(Value::as_str) {
+        Some("data_collection") => ToolType::DataCollection,
+        _ => ToolType::Action,
+    };
+    let tool_name = call.options.get("tool_name").and_then(Value::as_str).map_or(tool_name, str::to_owned);
+    let parameters = match parameters {
+        Value::Object(parameters) => Some(parameters),
+        Value::Null => None,
+        other => Some(Map::from_iter([("value".to_owned(), other)])),
+    };
+    Command { tool_name, parameters, tool_type, call_id: Some(call.id.to_string()) }
+}
+
+/// What the device reports of a command.
+pub fn call_end(outcome: Outcome) -> CallEnd {
+    let Outcome { status, error, result, namespace, call_id: _ } = outcome;
+    let mut detail = Map::new();
+    if let Some(namespace) = namespace {
+        detail.insert("namespace".into(), namespace.into());
+    }
+    let name = match status {
+        ResultStatus::Success | ResultStatus::None => {
+            if status == ResultStatus::None {
+                detail.insert("status".into(), "none".into());
+            }
+            if let Some(error) = error {
+                detail.insert("error".into(), error.into());
+            }
+            return CallEnd::Done { output: result, detail: object(detail) };
+        }
+        ResultStatus::Failure => "failure",
+        ResultStatus::Skipped => "skipped",
+    };
+    if !result.is_null() {
+        detail.insert("result".into(), result);
+    }
+    let message = error.unwrap_or_else(|| format!("the device reported {name}"));
+    CallEnd::Failed(CallError { name: name.into(), message, detail: object(detail) })
+}
+
+/// A command for which the device returned nothing.
+pub fn no_result() -> CallEnd {
+    CallEnd::Failed(CallError::new("failure", words::NO_RESULT))
+}
+
+fn object(detail: Map<String, Value>) -> Value {
+    if detail.is_empty() { Value::Null } else { Value::Object(detail) }
+}
+
+/// The end of a task, the same for everybody who is told.
+pub fn task_end(
+    turn: &TurnId,
+    names: &Names,
+    request: &str,
+    text: &str,
+    reason: Option<&str>,
+    end: &TurnEnd,
+) -> ServerMessage {
+    let (status, error) = match &end.outcome {
+        TurnOutcome::Done(Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => {
+            (TaskStatus::Completed, None)
+        }
+        TurnOutcome::Failed(Failure { message, .. }) => (TaskStatus::Failed, Some(message.clone())),
+        TurnOutcome::Interrupted { .. } => (TaskStatus::Failed, Some(words::cancelled(reason))),
+        TurnOutcome::Expired => (TaskStatus::Failed, Some(words::EXPIRED.to_owned())),
+    };
+    let result = match (&end.output, status) {
+        (Some(output), _) => output.clone(),
+        (None, TaskStatus::Completed) => json!([{ "request": request, "result": text }]),
+        (None, _) => Value::Null,
+    };
+    ServerMessage {
+        error,
+        session_id: Some(names.session_id.clone()),
+        response_id: Some(id_for(turn.as_str(), 0)),
+        result,
+        ..ServerMessage::new(ServerMessageType::TaskEnd, status)
+    }
+}
+
+/// The id of a message that several connections send, or that has to be the same again.
+pub fn id_for(name: &str, number: u64) -> String {
+    let mut tail = [0; 32];
+    for (place, byte) in tail.iter_mut().rev().zip(name.bytes().rev()) {
+        *place = byte;
+    }
+    codec::uuid(&Seed::new(tail), number)
+}
+
+/// The agent whose tools a device of this platform looks up (§5.4).
+pub fn agent_name(platform: &str) -> &'static str {
+    match platform {
+        "linux" | "darwin" => "LinuxAgent",
+        "android" | "ios" => "MobileAgent",
+        _ => "HostAgent",
+    }
+}
