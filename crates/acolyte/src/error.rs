@@ -256,6 +256,7 @@ pub const fn close_of(reason: CloseReason) -> Close {
         CloseReason::PeerClosed(_) | CloseReason::TransportLost => Close { code: 1000, reason: "" },
         CloseReason::Restart => Close { code: 1001, reason: "server is leaving" },
         CloseReason::Unauthorized => Close { code: 1008, reason: "unauthorized" },
+        CloseReason::NotText => Close { code: 1007, reason: "not UTF-8" },
         CloseReason::TooBig => Close { code: 1009, reason: "message too big" },
         CloseReason::TooSlow => Close { code: 1013, reason: "too slow" },
         CloseReason::Internal => Close { code: 1011, reason: "internal error" },

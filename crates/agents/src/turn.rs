@@ -379,7 +379,7 @@ impl Turn {
                 return Ok(None);
             }
             let op = Op::Request { turn: turn.clone(), fence, calls: new };
-            self.port.submit(op).await.map_err(over)?;
+            self.post(op).await?;
         }
         let mut ended = Vec::with_capacity(asked.len());
         for (call, end) in asked {

@@ -327,7 +327,7 @@ async fn a_run_that_was_lost_within_a_batch_is_taken_up_there() {
         let again = replay_on_device(&DeviceScript, &port, &text, journal.clone(), 2).await.unwrap();
         assert_eq!(again, end, "cut at {cut}");
         let calls = [journal, port.events()].concat().into_iter().filter_map(|event| match event {
-            Event::CallRequested { call, .. } => Some(*call),
+            Event::CallRequested { call, .. } => Some((*call).clone()),
             _ => None,
         });
         assert_eq!(calls.collect::<Vec<_>>(), asked, "cut at {cut}: each command is sent once");

@@ -55,41 +55,102 @@ pub fn decode_server(text: &str) -> Result<ServerMessage, DecodeError> {
     read(text)
 }
 
+/// Writes a confirmation, by far the most frequent message, without a detour.
+pub fn encode_confirmation(session_id: Option<&str>, timestamp: &str, response_id: &str) -> String {
+    let mut text = String::with_capacity(CONFIRMATION);
+    text.push_str(concat!(
+        r#"{"type":"heartbeat","status":"ok","user_request":null,"agent_name":null,"process_name":null,"#,
+        r#""root_name":null,"actions":null,"messages":null,"error":null,"session_id":"#
+    ));
+    match session_id {
+        // A string can always be written.
+        Some(session_id) => text.push_str(&serde_json::to_string(session_id).unwrap_or_default()),
+        None => text.push_str("null"),
+    }
+    text.push_str(r#","task_name":null,"timestamp":""#);
+    text.push_str(timestamp);
+    text.push_str(r#"","response_id":""#);
+    text.push_str(response_id);
+    text.push_str(r#"","result":null}"#);
+    text
+}
+
 /// The time as it is written: UTC, with microseconds where there are any.
 pub fn timestamp(time: Timestamp) -> String {
-    let date = time.calendar();
-    let mut text = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        date.year, date.month, date.day, date.hour, date.minute, date.second
-    );
-    let micros = time.as_micros() % 1_000_000;
-    if micros > 0 {
-        // Writing to memory cannot fail.
-        let _ = write!(text, ".{micros:06}");
+    Stamp::default().write(time).to_owned()
+}
+
+/// Writes times, which mostly differ from the one before in their fraction alone.
+#[derive(Clone, Debug, Default)]
+pub struct Stamp {
+    second: Option<u64>,
+    /// Date and time of day, to the second.
+    whole: usize,
+    text: String,
+}
+
+impl Stamp {
+    /// The time as it is written.
+    pub fn write(&mut self, time: Timestamp) -> &str {
+        if self.second != Some(time.as_secs()) {
+            self.second = Some(time.as_secs());
+            let date = time.calendar();
+            self.text.clear();
+            // Writing to memory cannot fail.
+            let _ = write!(
+                self.text,
+                "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+                date.year, date.month, date.day, date.hour, date.minute, date.second
+            );
+            self.whole = self.text.len();
+        }
+        self.text.truncate(self.whole);
+        let micros = time.as_micros() % 1_000_000;
+        if micros > 0 {
+            self.text.push('.');
+            let mut unit = 100_000;
+            while unit > 0 {
+                self.text.push(digit(micros / unit % 10));
+                unit /= 10;
+            }
+        }
+        self.text.push_str("+00:00");
+        &self.text
     }
-    text.push_str("+00:00");
-    text
 }
 
 /// A random UUID (version 4) that depends on the seed and the counter alone.
 pub fn uuid(seed: &Seed, counter: u64) -> String {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = seed.derive("uuid", counter);
-    let (g, i) = (g & 0x0f | 0x40, i & 0x3f | 0x80);
     let high = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let low = u64::from_be_bytes([i, j, k, l, m, n, o, p]);
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
+    uuid_of(high, u64::from_be_bytes([i, j, k, l, m, n, o, p]))
+}
+
+/// A UUID (version 4) of these random bits; six of them say that it is one.
+pub fn uuid_of(high: u64, low: u64) -> String {
+    let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
+    let mut text = String::with_capacity(36);
+    for (index, nibble) in
+        (0..16).map(|at| high >> (60 - 4 * at)).chain((0..16).map(|at| low >> (60 - 4 * at))).enumerate()
+    {
+        if matches!(index, 8 | 12 | 16 | 20) {
+            text.push('-');
+        }
+        text.push(digit(nibble & 0xf));
+    }
+    text
+}
+
+/// A digit, hexadecimal if need be.
+fn digit(value: u64) -> char {
+    u32::try_from(value).ok().and_then(|value| char::from_digit(value, 16)).unwrap_or('0')
 }
 
 fn written(message: &impl Serialize) -> String {
+    let mut json = Vec::with_capacity(USUAL_MESSAGE);
     // Every key is a string, and every number is finite.
-    wide::restore(serde_json::to_string(message).unwrap_or_default())
+    let _ = serde_json::to_writer(&mut json, message);
+    wide::restore(String::from_utf8(json).unwrap_or_default())
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
@@ -276,6 +337,11 @@ impl<'de> Visitor<'de> for Text {
         Ok(None)
     }
 }
+
+/// Room for most messages.
+const USUAL_MESSAGE: usize = 512;
+/// Room for a confirmation with a session id of usual length.
+const CONFIRMATION: usize = 384;
 
 /// What the reference still reads, the message itself included.
 const MAX_DEPTH: usize = 201;

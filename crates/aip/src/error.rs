@@ -8,6 +8,7 @@ pub const fn close_of(reason: CloseReason) -> Close {
         CloseReason::PeerClosed(_) | CloseReason::TransportLost => Close { code: 1000, reason: "" },
         CloseReason::Restart => Close { code: 1001, reason: "server is leaving" },
         CloseReason::Unauthorized => Close { code: 1008, reason: "unauthorized" },
+        CloseReason::NotText => Close { code: 1007, reason: "not UTF-8" },
         CloseReason::TooBig => Close { code: 1009, reason: "message too big" },
         CloseReason::TooSlow => Close { code: 1013, reason: "too slow" },
         CloseReason::Internal => Close { code: 1011, reason: "internal error" },
@@ -47,6 +48,8 @@ pub mod words {
     pub const OTHER_DEVICE: &str = "Not authorized to task this device";
     /// §6.3.
     pub const NOT_ITSELF: &str = "Device clients may not target other devices";
+    /// The session keeps the profile of the device, and nothing else.
+    pub const NOT_FOR_TASKS: &str = "session_id cannot be used for tasks";
     /// §11.
     pub const BUSY: &str = "device busy";
     /// §13.
@@ -55,6 +58,10 @@ pub mod words {
     pub const INFO_ROLE: &str = "DEVICE_INFO_REQUEST is permitted only for constellation clients";
     /// §6.5.
     pub const INFO_DEVICE: &str = "Not authorized to request device info for this device";
+    /// A constellation without a target asks about no device.
+    pub const INFO_TARGET: &str = "DEVICE_INFO_REQUEST requires target_id";
+    /// A constellation does not wait for its answers.
+    pub const TOO_MANY_QUESTIONS: &str = "too many requests of this client wait for their answers";
     /// A20.
     pub const BINARY: &str = "Binary messages are not supported";
     /// The server takes no new work.

@@ -19,6 +19,7 @@ pub struct Fleet {
     records: Mutex<Records>,
     tasks_per_device: usize,
     results: usize,
+    result_weight: usize,
     result_age: Duration,
     refusals: Rate,
 }
@@ -28,10 +29,12 @@ struct Records {
     /// Tasks that run, by the session id of their client.
     running: HashMap<String, Running>,
     per_device: HashMap<Callsign, usize>,
-    results: HashMap<(PrincipalId, String), (u64, Timestamp, Value)>,
+    results: HashMap<(PrincipalId, String), Kept>,
     /// Results in the order in which they came; some have been replaced since.
     order: VecDeque<(PrincipalId, String, u64)>,
     counter: u64,
+    /// What the results weigh together.
+    weight: usize,
     refused: BTreeMap<PrincipalId, Bucket>,
 }
 
@@ -39,6 +42,15 @@ struct Records {
 struct Running {
     owner: Owner,
     device: Callsign,
+}
+
+/// The result of a task.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    at: Timestamp,
+    weight: usize,
+    result: Value,
 }
 
 /// Who a session id belongs to.
@@ -67,6 +79,7 @@ impl Fleet {
             records: Mutex::default(),
             tasks_per_device: limits.tasks_per_device as usize,
             results: limits.results as usize,
+            result_weight: MAX_WEIGHT,
             result_age: Duration::from_secs(u64::from(limits.result_s)),
             refusals: Rate::per_minute(most, most),
         }
@@ -117,22 +130,30 @@ impl Fleet {
 
     /// Keeps the result of a task, to be read by whoever started it.
     pub(crate) fn keep(&self, principal: &PrincipalId, task_name: &str, result: Value, now: Timestamp) {
-        let mut records = self.records();
+        let mut guard = self.records();
+        let records = &mut *guard;
         records.counter += 1;
         let number = records.counter;
         let key = (principal.clone(), task_name.to_owned());
         records.order.push_back((key.0.clone(), key.1.clone(), number));
-        records.results.insert(key, (number, now, result));
+        let weight = weight(&result);
+        records.weight += weight;
+        if let Some(replaced) = records.results.insert(key, Kept { number, at: now, weight, result }) {
+            records.weight -= replaced.weight;
+        }
         while let Some((principal, task_name, number)) = records.order.front() {
             let key = (principal.clone(), task_name.clone());
-            let known = records.results.get(&key);
-            let current = known.is_some_and(|(known, _, _)| known == number);
-            let old = known.is_some_and(|(_, at, _)| now.since(*at) >= self.result_age);
-            if current && !old && records.results.len() <= self.results {
+            let known = records.results.get(&key).filter(|known| known.number == *number);
+            let fresh = known.is_some_and(|known| now.since(known.at) < self.result_age);
+            let fits = records.results.len() <= self.results && records.weight <= self.result_weight;
+            // The one that has just come stays, whatever it weighs.
+            if fresh && (fits || records.results.len() == 1) {
                 break;
             }
-            if current {
-                records.results.remove(&key);
+            if known.is_some()
+                && let Some(forgotten) = records.results.remove(&key)
+            {
+                records.weight -= forgotten.weight;
             }
             records.order.pop_front();
         }
@@ -141,8 +162,8 @@ impl Fleet {
     /// The result of a task of this principal's, if it is over and not forgotten.
     pub(crate) fn result(&self, principal: &PrincipalId, task_name: &str, now: Timestamp) -> Option<Value> {
         let records = self.records();
-        let (_, at, result) = records.results.get(&(principal.clone(), task_name.to_owned()))?;
-        (now.since(*at) < self.result_age).then(|| result.clone())
+        let known = records.results.get(&(principal.clone(), task_name.to_owned()))?;
+        (now.since(known.at) < self.result_age).then(|| known.result.clone())
     }
 
     /// Counts a refused registration.
@@ -162,8 +183,24 @@ impl Fleet {
     }
 }
 
+/// About how many bytes a value takes.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(members) => members.iter().map(|(key, value)| key.len() + weight(value)).sum(),
+    };
+    size_of::<Value>() + inside
+}
+
+/// Bytes of results that are kept, all together.
+const MAX_WEIGHT: usize = 256 << 20;
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn fleet() -> Fleet {
@@ -203,6 +240,25 @@ mod tests {
         assert_eq!(fleet.result(&ann, "one", at(3)), None, "the oldest goes");
         assert_eq!(fleet.result(&ann, "two", at(3)), Some(3.into()));
         assert_eq!(fleet.result(&ann, "two", at(3602)), None);
+    }
+
+    #[test]
+    fn results_are_kept_up_to_their_weight() {
+        let fleet = Fleet { result_weight: 2500, ..Fleet::new(&AipLimits::default()) };
+        let (ann, at) = (PrincipalId::from("ann"), Timestamp::from_secs(0));
+        let big = Value::String("x".repeat(1000));
+        for name in ["one", "two", "two", "three"] {
+            fleet.keep(&ann, name, big.clone(), at);
+        }
+        assert_eq!(fleet.result(&ann, "one", at), None, "the oldest goes");
+        assert!(fleet.result(&ann, "two", at).is_some() && fleet.result(&ann, "three", at).is_some());
+        let all = json!([big, { "a": big, "b": [big, null, true, 1] }]);
+        fleet.keep(&ann, "all", all, at);
+        assert!(fleet.result(&ann, "all", at).is_some(), "the latest is kept");
+        assert_eq!(fleet.result(&ann, "three", at), None);
+        fleet.keep(&ann, "small", 1.into(), at);
+        assert_eq!(fleet.result(&ann, "all", at), None);
+        assert_eq!(fleet.records().weight, weight(&Value::Null));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The only seam between the protocol and the model (§15).
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use switchboard_core::model::{
     Call, CallEnd, CallError, CallKind, Executor, Failure, Finish, Origin, Output, TurnEnd, TurnOutcome,
@@ -7,7 +9,7 @@ use switchboard_core::model::{
 use switchboard_core::{CallId, Callsign, Event, Seed, SessionId, TurnId};
 
 use crate::codec;
-use crate::error::words;
+use crate::error::{bounded, words};
 use crate::message::{
     Command, Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus, ToolType,
 };
@@ -62,7 +64,7 @@ pub enum Seen<'a> {
     /// A piece of the answer.
     Text(&'a TurnId, &'a str),
     /// Something is asked of a device.
-    Asked(&'a TurnId, &'a Call, &'a Callsign),
+    Asked(&'a TurnId, &'a Arc<Call>, &'a Callsign),
     /// A call is over.
     Answered(&'a TurnId, &'a CallId),
     /// The task is being stopped.
@@ -135,9 +137,25 @@ pub fn command(call: &Call) -> Command {
     let parameters = match parameters {
         Value::Object(parameters) => Some(parameters),
         Value::Null => None,
-        other => Some(Map::from_iter([("value".to_owned(), other)])),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some(Map::from_iter([("value".to_owned(), other)]))
+        }
     };
-    Command { tool_name, parameters, tool_type, call_id: Some(call.id.to_string()) }
+    Command { tool_name, parameters, tool_type, call_id: Some(call_id(call)) }
+}
+
+/// What a call is called on the wire, where names are UUIDs (§3).
+pub fn call_id(call: &Call) -> String {
+    let name = call.id.as_str();
+    if is_uuid(name) { name.to_owned() } else { id_for(name, 2) }
+}
+
+fn is_uuid(name: &str) -> bool {
+    name.len() == 36
+        && name.bytes().enumerate().all(|(place, byte)| match place {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
 }
 
 /// What the device reports of a command.
@@ -199,7 +217,7 @@ pub fn task_end(
         (None, _) => Value::Null,
     };
     ServerMessage {
-        error,
+        error: error.as_deref().map(bounded),
         session_id: Some(names.session_id.clone()),
         response_id: Some(id_for(turn.as_str(), 0)),
         result,

@@ -35,6 +35,11 @@ impl Console {
         self.output_palette
     }
 
+    /// How notes are coloured.
+    pub(crate) fn note_palette(&self) -> Palette {
+        self.error_palette
+    }
+
     /// Writes to the output, at once.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut output = self.output.lock();

@@ -9,6 +9,8 @@ mod chat;
 mod clock;
 mod config;
 mod console;
+mod device;
+mod devices;
 mod environment;
 mod failure;
 mod inspect;
@@ -38,6 +40,11 @@ enum Command {
     /// Look into the sessions of a server
     #[command(subcommand)]
     Sessions(sessions::Command),
+    /// Share this machine with agents, within limits
+    Device(device::Args),
+    /// Look at the devices of a server, and have them do things
+    #[command(subcommand)]
+    Devices(devices::Command),
     /// Decode captured ASP frames and say what is wrong with them
     Inspect(inspect::Args),
     /// Print, check or explain the configuration of the server
@@ -83,6 +90,8 @@ fn run(command: Command, environment: &Environment, console: &Console) -> Result
         }
         Command::Chat(args) => wait(Threads::One, chat::run(args, environment, console)),
         Command::Sessions(command) => wait(Threads::One, sessions::run(command, environment, console)),
+        Command::Device(args) => wait(Threads::One, device::run(args, environment, console)),
+        Command::Devices(command) => wait(Threads::One, devices::run(command, environment, console)),
         Command::Inspect(args) => inspect::run(&args, console),
         Command::Config(command) => config::run(command, environment, console),
         Command::Bench(args) => wait(Threads::Many, async {

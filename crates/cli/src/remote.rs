@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use switchboard_client::Trust;
 use switchboard_client::acolyte;
 use switchboard_client::admin::{Admin, AdminError, SessionsQuery};
+use switchboard_client::aip;
 use switchboard_client::asp::{ConnectError, Options};
 use switchboard_core::{SessionId, SessionRow};
 
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 #[command(next_help_heading = "Server")]
 pub(crate) struct RemoteArgs {
     /// Where the server is: ws, wss, http or https
-    #[arg(long, env = "SWITCHBOARD_URL", default_value = "ws://127.0.0.1:4600")]
+    #[arg(long, visible_alias = "server", env = "SWITCHBOARD_URL", default_value = "ws://127.0.0.1:4600")]
     url: String,
     /// The environment variable that holds the token; SWITCHBOARD_TOKEN unless given
     #[arg(long, value_name = "VARIABLE", conflicts_with = "token_file")]
@@ -30,6 +31,11 @@ pub(crate) struct RemoteArgs {
 }
 
 impl RemoteArgs {
+    /// The variable that holds the token, if one is named.
+    pub(crate) fn token_variable(&self) -> Option<&str> {
+        self.token_env.as_deref()
+    }
+
     /// Reads what the arguments name.
     pub(crate) fn remote(&self, environment: &Environment) -> Result<Remote, Failure> {
         let token = match (&self.token_env, &self.token_file) {
@@ -80,6 +86,15 @@ impl Remote {
     /// How to connect over Acolyte.
     pub(crate) fn acolyte(&self) -> acolyte::Options {
         let options = acolyte::Options::new(&self.url).trust(self.trust.clone());
+        match &self.token {
+            Some(token) => options.token(token),
+            None => options,
+        }
+    }
+
+    /// How to connect over AIP.
+    pub(crate) fn aip(&self) -> aip::Options {
+        let options = aip::Options::new(&self.url).trust(self.trust.clone());
         match &self.token {
             Some(token) => options.token(token),
             None => options,
@@ -163,6 +178,22 @@ impl Remote {
                 Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
             }
             acolyte::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
+        }
+    }
+
+    /// Why there is no connection over AIP, and what to do.
+    pub(crate) fn disconnected_aip(&self, error: &aip::ConnectError) -> Failure {
+        let url = &self.url;
+        match error {
+            aip::ConnectError::Options(options) => Failure::usage(options.to_string()),
+            aip::ConnectError::Failed(aip::Cause::Unreachable(why)) => self.unreachable(why),
+            aip::ConnectError::Failed(aip::Cause::Refused { status: 401, .. }) => {
+                Failure::unreachable(format!("{url}: {error}; {GIVE_A_TOKEN}"))
+            }
+            aip::ConnectError::Failed(cause) => {
+                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
+            }
+            aip::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
         }
     }
 

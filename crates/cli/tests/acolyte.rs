@@ -11,11 +11,11 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use support::found::Found;
 use support::{BASIC, GENEROUS, Served};
 
 /// The same story for everybody, with little patience.
@@ -30,53 +30,23 @@ const OPEN: &[&str] = &[
     "acolyte.limits.stall_s=5",
 ];
 
-/// What a peer found out: its checks by name, and what was wrong.
-struct Found {
-    checks: BTreeMap<String, Option<String>>,
-    said: String,
-}
-
-impl Found {
-    /// Runs a peer against a server with credentials, and one without.
-    fn by(mut peer: Command) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let folder = data.path().join("workspace");
-        std::fs::create_dir_all(folder.join("inner")).unwrap();
-        let workspaces = format!("workspaces=['{}']", folder.display());
-        let own = ["acolyte.limits.keepalive_s=1", &workspaces];
-        let keyed = Served::start(&data.path().join("keyed"), &[BASIC, GENEROUS, &own]);
-        let open = Served::start(&data.path().join("open"), &[OPEN, GENEROUS]);
-        let output = peer.args([&keyed.base(), "--open", &open.base(), "--folder"]).arg(&folder).output();
-        Self::read(&output.unwrap())
-    }
-
-    fn read(output: &Output) -> Self {
-        let said = String::from_utf8_lossy(&output.stdout);
-        let mut checks = BTreeMap::new();
-        for line in said.lines() {
-            match line.split(' ').collect::<Vec<_>>().as_slice() {
-                ["ok", name] => checks.insert((*name).to_owned(), None),
-                ["FAIL", name, why @ ..] => checks.insert((*name).to_owned(), Some(why.join(" "))),
-                _ => None,
-            };
-        }
-        let errors = String::from_utf8_lossy(&output.stderr);
-        Self { checks, said: format!("{}\n{errors}", output.status) }
-    }
-
-    /// Every check whose name begins like this passed, and there is one.
-    fn holds(&self, name: &str) {
-        let mut known = self.checks.iter().filter(|(check, _)| check.starts_with(name)).peekable();
-        assert!(known.peek().is_some(), "no check shows {name}: {}", self.said);
-        let failed: Vec<_> = known.filter(|(_, wrong)| wrong.is_some()).collect();
-        assert!(failed.is_empty(), "{failed:#?}\n{}", self.said);
-    }
+/// Runs a peer against a server with credentials, and one without.
+fn found_by(mut peer: Command) -> Found {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("workspace");
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    let workspaces = format!("workspaces=['{}']", folder.display());
+    let own = ["acolyte.limits.keepalive_s=1", &workspaces];
+    let keyed = Served::start(&data.path().join("keyed"), &[BASIC, GENEROUS, &own]);
+    let open = Served::start(&data.path().join("open"), &[OPEN, GENEROUS]);
+    let output = peer.args([&keyed.base(), "--open", &open.base(), "--folder"]).arg(&folder).output();
+    Found::read(&output.unwrap())
 }
 
 /// The checks in Python, which run once for all the tests below.
 fn python() -> &'static Found {
     static FOUND: OnceLock<Found> = OnceLock::new();
-    FOUND.get_or_init(|| Found::by(support::python("acolyte_peer.py")))
+    FOUND.get_or_init(|| found_by(support::python("acolyte_peer.py")))
 }
 
 #[test]
@@ -87,7 +57,7 @@ fn everything_that_python_checks() {
 
 #[test]
 fn everything_that_npm_ws_checks() {
-    let found = Found::by(support::node("acolyte_peer.mjs"));
+    let found = found_by(support::node("acolyte_peer.mjs"));
     assert!(found.checks.len() >= 7, "{:#?}\n{}", found.checks, found.said);
     found.holds("");
 }

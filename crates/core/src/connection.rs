@@ -182,6 +182,8 @@ pub enum CloseReason {
     TooSlow,
     /// A message was larger than the transport takes.
     TooBig,
+    /// A text message was no text.
+    NotText,
     /// Something broke on our side.
     Internal,
 }

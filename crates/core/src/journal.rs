@@ -95,10 +95,10 @@ impl Journal {
             Event::CallRequested { call, .. } => {
                 let base = base_name(call.id.as_str()).to_owned();
                 let attempt = Attempt {
-                    id: call.id,
-                    kind: call.kind,
+                    id: call.id.clone(),
+                    kind: call.kind.clone(),
                     progress: VecDeque::new(),
-                    executor: call.executor,
+                    executor: call.executor.clone(),
                     end: None,
                 };
                 if self.calls.insert(base.clone(), attempt).is_some() {
@@ -177,7 +177,7 @@ mod tests {
     fn requested(id: &str) -> Event {
         Event::CallRequested {
             turn: TurnId::from("t"),
-            call: Box::new(Call {
+            call: std::sync::Arc::new(Call {
                 id: CallId::from(id),
                 kind: question(),
                 executor: Executor::Anyone,

@@ -1,6 +1,6 @@
 //! What a protocol crate offers to the server: routes, the way in, and the words for "no".
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use crate::bucket::Rate;
 use crate::connection::Connection;
@@ -89,7 +89,7 @@ pub enum Method {
 }
 
 /// The HTTP request with which a connection opens.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct OpeningRequest {
     /// The path of the route that it came to.
     pub path: &'static str,
@@ -107,6 +107,19 @@ pub struct OpeningRequest {
     pub subprotocols: Vec<Pii<String>>,
     /// Whether the request asks for a WebSocket.
     pub websocket: bool,
+}
+
+// Headers and query may carry a credential, whatever the protocol calls it.
+impl Debug for OpeningRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, target, origin, websocket, .. } = self;
+        f.debug_struct("OpeningRequest")
+            .field("path", path)
+            .field("target", target)
+            .field("origin", origin)
+            .field("websocket", websocket)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What an opening request asks for.

@@ -34,7 +34,7 @@ pub(crate) struct RingBounds {
 
 #[derive(Debug, Default)]
 struct Ring {
-    batches: VecDeque<(Arc<Batch>, usize)>,
+    batches: VecDeque<Held>,
     events: usize,
     bytes: usize,
 }
@@ -111,12 +111,21 @@ impl Feed {
             return Next::UpToDate;
         }
         let ring = self.ring.lock();
-        let index = ring.batches.partition_point(|(batch, _)| batch.last() <= position);
+        let index = ring.batches.partition_point(|held| held.last <= position);
         match ring.batches.get(index) {
-            Some((batch, _)) if batch.first() <= position + 1 => Next::Batch(batch.clone()),
+            Some(held) if held.batch.first() <= position + 1 => Next::Batch(held.batch.clone()),
             _ => Next::Behind,
         }
     }
+}
+
+/// A batch, with what is looked at often beside it.
+#[derive(Debug)]
+struct Held {
+    /// Number of its last event.
+    last: u64,
+    bytes: usize,
+    batch: Arc<Batch>,
 }
 
 impl Ring {
@@ -124,11 +133,11 @@ impl Ring {
         let bytes = batch.events.iter().map(|committed| weight(&committed.event)).sum();
         self.events += batch.events.len();
         self.bytes += bytes;
-        self.batches.push_back((batch.clone(), bytes));
+        self.batches.push_back(Held { last: batch.last(), bytes, batch: batch.clone() });
         while self.batches.len() > 1 && (self.events > bounds.events || self.bytes > bounds.bytes) {
-            let Some((oldest, weight)) = self.batches.pop_front() else { break };
-            self.events -= oldest.events.len();
-            self.bytes -= weight;
+            let Some(oldest) = self.batches.pop_front() else { break };
+            self.events -= oldest.batch.events.len();
+            self.bytes -= oldest.bytes;
         }
     }
 }

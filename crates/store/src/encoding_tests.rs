@@ -221,7 +221,8 @@ fn call_event() -> impl Strategy<Value = Event> {
             Just(CallEnd::Cancelled),
         ];
     prop_oneof![
-        (turn(), call).prop_map(|(turn, call)| Event::CallRequested { turn, call: Box::new(call) }),
+        (turn(), call)
+            .prop_map(|(turn, call)| Event::CallRequested { turn, call: std::sync::Arc::new(call) }),
         (turn(), id(), any::<String>()).prop_map(|(turn, call, delta)| Event::CallProgress {
             turn,
             call,

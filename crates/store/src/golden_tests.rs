@@ -232,8 +232,8 @@ fn golden_batch() -> Batch {
     ];
     events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));
     events.extend([
-        Event::CallRequested { turn: turn.clone(), call: Box::new(call) },
-        Event::CallRequested { turn: turn.clone(), call: Box::new(question) },
+        Event::CallRequested { turn: turn.clone(), call: std::sync::Arc::new(call) },
+        Event::CallRequested { turn: turn.clone(), call: std::sync::Arc::new(question) },
         Event::CallProgress { turn: turn.clone(), call: CallId::from("call"), delta: "half".into() },
         Event::CallEnded {
             turn: turn.clone(),
@@ -307,7 +307,7 @@ fn golden_devices() -> Batch {
             key: None,
             meta: Box::new(Value::Null),
         },
-        Event::CallRequested { turn: turn.clone(), call: Box::new(call) },
+        Event::CallRequested { turn: turn.clone(), call: std::sync::Arc::new(call) },
         ended(CallEnd::Done { output: json!("a b"), detail: json!({ "status": "success" }) }),
         ended(CallEnd::Failed(error)),
         Event::TurnEnded {

@@ -3,7 +3,7 @@
 import statistics
 
 from aip_peer import leave
-from aip_transport import Raw
+from aip_raw import Raw
 from aip_wire import *
 
 CHECKS = []
@@ -50,7 +50,8 @@ async def aip_062_fifty_devices_work_without_cross_talk(world):
     async def work(number):
         device, constellation = pairs[number]
         turns = lambda task: [[command("t", device=number, task=task, turn=turn)] for turn in range(3)]
-        sessions = {await constellation.task(script(*turns(task), result=[number, task])): task for task in range(tasks)}
+        plans = [script(*turns(task), result=[number, task]) for task in range(tasks)]
+        sessions = {await constellation.task(plan): task for task, plan in enumerate(plans)}
         for session, task in sessions.items():
             ended = await constellation.end(session)
             equal(ended["result"]["result"], [number, task], "result")

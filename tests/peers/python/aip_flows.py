@@ -1,6 +1,7 @@
 """Registration, heartbeats, device info, and what becomes of those who leave (sections 6.1, 6.4 to 6.6)."""
 
 from aip_peer import leave
+from aip_rest import admin
 from aip_wire import *
 
 CHECKS = []
@@ -14,10 +15,10 @@ def check(function):
 DUPLICATE = "client_id '{}' is already registered; duplicate registrations are not allowed"
 
 
-async def turned_away(client, error, **message):
+async def turned_away(client, why, **message):
     """Says something that is no registration, or none that is good enough; is told why, and closed."""
     await client.send(request_id="q1", **message)
-    await client.refused(error, message.get("session_id"), "q1")
+    await client.refused(why, message.get("session_id"), "q1")
     await client.closed(1008)
 
 
@@ -153,8 +154,6 @@ async def aip_027_platform_and_system_info_are_kept(world):
     answer = await constellation.kind("device_info_response")
     equal((answer["response_id"], answer["result"]["cpu_count"]), (id, 3), "info")
     equal(answer["result"]["odd"], {"ümlaut": [1, None]}, "unknown facts")
-    from aip_rest import admin
-
     shown = await admin(world, who, f"devices/{device.name}")
     equal((shown["platform"], shown["online"]), ("windows", True), f"profile {shown}")
     await leave(constellation, device)
@@ -235,13 +234,15 @@ async def aip_066_device_info_is_for_the_constellation_of_the_device(world):
 
 @check
 async def aip_067_a_failure_is_told_in_three_places(world):
-    device = await world.device(who := world.somebody(), metadata={})
-    constellation = await world.constellation(device, who)
-    id = await constellation.info()
-    answer = await constellation.kind("device_info_response")
-    # The validator holds `error` and `result.error` against each other.
-    equal((answer["status"], answer["response_id"]), ("error", id), "answer")
-    await leave(constellation, device)
+    # Nothing, or nothing that could be called facts.
+    for metadata in ({}, None, {"system_info": None}, {"system_info": "a text"}, {"system_info": [1]}):
+        device = await world.device(who := world.somebody(), metadata=metadata)
+        constellation = await world.constellation(device, who)
+        id = await constellation.info()
+        answer = await constellation.kind("device_info_response")
+        # The validator holds `error` and `result.error` against each other.
+        equal((answer["status"], answer["response_id"]), ("error", id), f"answer for {metadata}")
+        await leave(constellation, device)
 
 
 @check
@@ -390,4 +391,4 @@ async def drained(world):
         await client.closed(1001)
 
 
-drained.__name__ = "aip_071_owners_are_told_before_the_server_leaves"
+drained.__name__ = "owners_are_told_before_the_server_leaves"

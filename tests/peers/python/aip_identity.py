@@ -4,6 +4,7 @@ import contextlib
 
 from aip_flows import DUPLICATE, turned_away
 from aip_peer import leave
+from aip_rest import admin, rest
 from aip_wire import *
 
 CHECKS = []
@@ -193,7 +194,8 @@ async def aip_035_a_session_is_not_taken_by_others(world):
         refused = await client.refused(OWNED.format(session), session, "q1")
         for name in (constellation.name, device.name):
             ensure(name not in refused["error"], "the owner is told", refused)
-        await client.send("task_end", "failed", session_id=session) if client in (second, stranger) else None
+        if client is not device:
+            await client.send("task_end", "failed", session_id=session)
         await client.quiet()
     await device.results(asked)
     await constellation.end(session)
@@ -226,8 +228,6 @@ async def aip_036_answers_come_to_whoever_asked(world):
 @check
 async def aip_045_names_of_tasks_never_become_paths(world):
     """Over both ways in; that nothing was written is for the caller to see."""
-    from aip_rest import rest
-
     device, constellation = await world.pair(who := world.somebody())
     device.serves()
     for name in ("../../../../tmp/aip-escaped", "/tmp/aip-escaped", "..\\..\\aip-escaped", "a/../../aip-escaped"):
@@ -276,8 +276,7 @@ async def addresses_in_metadata_are_never_fetched(world):
 
 
 @check
-async def names_of_others_stay_unknown(world):
-    """What is refused does not depend on who else is online."""
+async def aip_021_a_stranger_who_claims_a_name_disturbs_nobody(world):
     device, constellation = await world.pair("ann")
     session = await constellation.task(script([command("wait")]), fresh("hidden"))
     asked = await device.kind("command", session)
@@ -285,4 +284,68 @@ async def names_of_others_stay_unknown(world):
     await turned_away(stranger, DUPLICATE.format(device.name), kind="register", metadata={})
     await device.results(asked)
     await constellation.end(session)
+    await leave(constellation, device)
+
+
+@check
+async def aip_032_tokens_are_bound_as_keys_are(world):
+    for prefix in ("", "aip:"):
+        own, other = fresh("own"), fresh("other")
+        token = world.somebody(scope=f"{prefix}device:own-*")
+        device = await world.device(token, own)
+        await turned_away(await world.open(Device, token, other), NOT_PERMITTED, kind="register", metadata={})
+        opened = await world.open(Constellation, token, fresh("own"))
+        await turned_away(opened, NOT_PERMITTED, kind="register", target_id=own)
+        await leave(device)
+
+
+@check
+async def sessions_of_others_are_not_joined_by_their_inner_names(world):
+    """What the log calls a session is no way into it."""
+    who = world.somebody()
+    device, constellation = await world.pair(who)
+    strange_device, stranger = await world.pair()
+    strange_device.serves()
+    session = await constellation.task(script([command("wait")]), fresh("inner"))
+    asked = await device.kind("command", session)
+    inner = [row["session"] for row in (await admin(world, who, "sessions"))["sessions"]]
+    ensure(len(inner) >= 2, "the session of the task, and that of the device", inner)
+    heads = {one: (await admin(world, who, f"sessions/{one}"))["head"] for one in inner}
+    for one in (*inner, inner[0][:-1] + ("x" if inner[0][-1] != "x" else "y")):
+        await stranger.submit("mine", one, request_id="q1")
+        await stranger.refused(bool, one, "q1", ends=True)
+        await stranger.send("task_end", "failed", session_id=one)
+    await stranger.quiet()
+    for one, head in heads.items():
+        equal((await admin(world, who, f"sessions/{one}"))["head"], head, f"events of {one}")
+    await device.results(asked)
+    await constellation.end(session)
+    await device.end(session)
+    await device.quiet()
+    await leave(stranger, strange_device, constellation, device)
+
+
+@check
+async def ids_may_hold_anything_and_mean_nothing(world):
+    """Not even what the server itself might use as names inside."""
+    who = world.somebody()
+    device, constellation = await world.pair(who)
+    other = await world.device(who)
+    for client in (device, other):
+        client.serves()
+    for session in ("\0", f"\0aip\0{other.name}", f"\0aip\0{device.name}", "a\nb", "../x", "ses_", " ", "%00", "🌍"):
+        await constellation.submit(script([command("x")]), session)
+        first = await constellation.next(lambda message: True)
+        ensure(first["type"] in ("heartbeat", "error") and first["session_id"] == session, "answer", first)
+        ended = await constellation.kind("task_end", session)
+        equal(ended["status"], "completed" if first["type"] == "heartbeat" else "failed", "end")
+        for client in (device, other):
+            await client.beat()
+    back = await world.constellation(other, who)
+    await back.end(await back.task("still useful"))
+    for client in (device, other):
+        shown = await admin(world, who, f"devices/{client.name}")
+        equal((shown["online"], shown["facts"]["cpu_count"]), (True, 8), "device")
+    await leave(back, other)
+    await constellation.end(await constellation.task("still useful"))
     await leave(constellation, device)

@@ -4,7 +4,7 @@ from acolyte_wire import Rpc
 from asp_wire import Peer, STANDARD
 
 from aip_peer import leave
-from aip_rest import admin
+from aip_rest import admin, ask
 from aip_wire import *
 
 CHECKS = []
@@ -19,15 +19,14 @@ async def under_way(world, **members):
     """A task that waits for its device, and the session's name for everybody else."""
     who = world.somebody()
     device, constellation = await world.pair(who)
-    wire = await constellation.task(script([command("one", word="hello")], [command("two")], **members), fresh("shared"))
+    plan = script([command("one", word="hello")], [command("two")], **members)
+    wire = await constellation.task(plan, fresh("shared"))
     asked = await device.kind("command", wire)
-    shown = (await admin(world, who, "sessions", live="true"))["sessions"]
-    busy = [row["session"] for row in shown if row.get("running_turns", 1)]
-    for session in busy:
-        turns = (await admin(world, who, f"sessions/{session}/turns"))["turns"]
-        if turns:
-            return who, device, constellation, wire, asked, session
-    raise Failed(f"no session of the task is shown: {shown}")
+    # The device has a session of its own, in which nothing runs.
+    for row in (await admin(world, who, "sessions", live="true"))["sessions"]:
+        if (await admin(world, who, f"sessions/{row['session']}/turns"))["turns"]:
+            return who, device, constellation, wire, asked, row["session"]
+    raise Failed("no session of the task is shown")
 
 
 async def acolyte(world, who):
@@ -104,6 +103,20 @@ async def a_task_is_stopped_from_asp(world):
 
 
 @check
+async def a_task_is_also_found_by_its_own_name(world):
+    who, device, constellation, wire, asked, _ = await under_way(world)
+    rpc = await acolyte(world, who)
+    chat = await rpc.attach(sessionId=wire)
+    await rpc.event(chat, "tool-call")
+    await device.results(asked)
+    await device.results(await device.kind("command", wire))
+    await constellation.end(wire)
+    await rpc.finish(chat)
+    await rpc.close()
+    await leave(constellation, device)
+
+
+@check
 async def strangers_see_nothing_of_it(world):
     who, device, constellation, wire, asked, session = await under_way(world)
     stranger = world.somebody()
@@ -113,8 +126,6 @@ async def strangers_see_nothing_of_it(world):
     peer = await asp(world, stranger)
     watched = await peer.invoke(None, kind="watch", session=session)
     equal((await peer.next(lambda frame: frame.id == watched)).opcode, 6, "watching")
-    from aip_rest import ask
-
     for path in (f"sessions/{session}/events", f"devices/{device.name}"):
         answer = await ask(world, "GET", f"/admin/v1/{path}", {"Authorization": f"Bearer {stranger}"})
         equal(answer.status_code, 404, path)

@@ -77,6 +77,7 @@ async def main(arguments):
     import aip_identity
     import aip_input
     import aip_mixed
+    import aip_races
     import aip_rest
     import aip_tasks
     import aip_transport
@@ -86,7 +87,7 @@ async def main(arguments):
     if "--drain" in options:
         await run(aip_flows.drained, world, results, 3 * PATIENCE)
         return summary(results)
-    modules = (aip_flows, aip_tasks, aip_input, aip_identity, aip_rest, aip_transport, aip_mixed)
+    modules = (aip_flows, aip_tasks, aip_input, aip_identity, aip_rest, aip_transport, aip_mixed, aip_races)
     checks = wanted([check for module in modules for check in module.CHECKS])
     patient = wanted(aip_transport.PATIENT)
     tight = World(options[options.index("--tight") + 1])

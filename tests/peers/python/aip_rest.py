@@ -80,7 +80,6 @@ async def aip_085_every_endpoint_needs_a_key(world):
         # A key in the address is for sockets only.
         answer = await ask(world, method, f"/api/{call}?token={world.key('ann')}", **options)
         equal(answer.status_code, 401, f"{call} with a key in the address")
-    # The right one before a wrong one does not help.
     await leave(device)
 
 

@@ -218,7 +218,7 @@ async def aip_055_and_056_plans_that_fail(world):
     device, constellation = await world.pair()
     device.serves()
     session = await constellation.task(script([command("x")], end="failed", error="no way", result={"left": 1}))
-    ended = await constellation.end(session, "failed", "no way")
+    await constellation.end(session, "failed", "no way")
     await device.end(session, "failed", "no way")
     session = await constellation.task(script(end="raise", error="kaboom: ünexpected"))
     ended = await constellation.kind("task_end", session)
@@ -316,7 +316,8 @@ async def aip_061_a_device_is_sent_no_task_unless_it_asked(world):
 @check
 async def aip_073_a_task_is_cancelled_by_either_side(world):
     device, constellation = await world.pair()
-    for client, reason in ((constellation, "changed my mind"), (device, "operator pressed stop"), (constellation, None)):
+    reasons = ((constellation, "changed my mind"), (device, "operator pressed stop"), (constellation, None))
+    for client, reason in reasons:
         session = await constellation.task(script([command("wait")], [command("never")]))
         asked = await device.kind("command", session)
         await client.send("task_end", "failed", session_id=session, error=reason)
@@ -382,8 +383,7 @@ async def a_device_runs_four_keeps_64_waiting_and_is_busy_then(world):
     await asyncio.sleep(0.3)
     await device.quiet()
     await constellation.submit("x", "one-too-many", request_id="q")
-    refused = await constellation.refused(lambda error: "device busy" in error, "one-too-many", "q", ends=True)
-    ensure(refused, "unreachable")
+    await constellation.refused(lambda error: "device busy" in error, "one-too-many", "q", ends=True)
     device.serves()
     for one in begun:
         await device.results(one)

@@ -1,21 +1,20 @@
 """Handshakes, frames, sizes, pings, and links that are dead (sections 2.1, 6.6, 9.4, 9.5 and 13).
 
-Checks in `TIGHT` run against a server with these limits: a message of 1 MiB, a first one of 64 KiB, one second to
-register, pings each second, three seconds of silence, one second for a take-over, 4 MiB that may wait to be written.
+Checks in `TIGHT` run against a server with these limits: a message of 1 MiB, a first one of 64 KiB, three seconds to
+register, pings each second, six seconds of silence, three seconds for a take-over, 4 MiB that may wait to be written, 20
+refused registrations a minute; and a constellation needs no target there.
 """
 
-import base64
 import os
-import zlib
 
 from websockets.exceptions import InvalidStatus
 
 from aip_flows import DUPLICATE, again, turned_away
 from aip_peer import leave
+from aip_raw import CLOSE, PING, PONG, TEXT, Raw
 from aip_wire import *
 
 CHECKS, PATIENT, TIGHT = [], [], []
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 def check(function):
@@ -31,82 +30,6 @@ def patient(function):
 def tight(function):
     TIGHT.append(function)
     return function
-
-
-class Raw:
-    """A socket that speaks WebSocket by hand, and does nothing by itself."""
-
-    def __init__(self, reader, writer, head):
-        self.reader, self.writer, self.head = reader, writer, head
-        self.pings, self.texts, self.code = [], [], None
-
-    @classmethod
-    async def open(cls, world, who, target="/ws", **headers):
-        key = base64.b64encode(os.urandom(16)).decode()
-        fields = {"Host": world.host, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
-        fields |= {"Sec-WebSocket-Key": key, **({"X-API-Key": world.key(who)} if who else {}), **headers}
-        reader, writer = await asyncio.open_connection(*world.address, limit=1 << 26)
-        lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
-        writer.write("\r\n".join(lines).encode())
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
-        return cls(reader, writer, head.decode())
-
-    @property
-    def status(self):
-        return int(self.head.split()[1])
-
-    async def frame(self, opcode, payload=b"", fin=True, reserved=0):
-        mask, length = os.urandom(4), len(payload)
-        head = bytes([(0x80 if fin else 0) | reserved | opcode])
-        if length < 126:
-            head += bytes([0x80 | length])
-        elif length < 1 << 16:
-            head += bytes([0x80 | 126]) + length.to_bytes(2, "big")
-        else:
-            head += bytes([0x80 | 127]) + length.to_bytes(8, "big")
-        key = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
-        self.writer.write(head + mask + (int.from_bytes(payload, "big") ^ key).to_bytes(length, "big"))
-        await self.writer.drain()
-
-    async def say(self, message):
-        await self.frame(TEXT, json.dumps(message).encode() if isinstance(message, dict) else message.encode())
-
-    async def read(self, timeout=PATIENCE):
-        """One frame: opcode and payload; none once the connection is over."""
-        try:
-            first, second = await asyncio.wait_for(self.reader.readexactly(2), timeout)
-            length = second & 0x7F
-            if length > 125:
-                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8), "big")
-            payload = await asyncio.wait_for(self.reader.readexactly(length), timeout)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        equal(first & 0x80, 0x80, "fragments from the server")
-        equal(second & 0x80, 0, "a masked frame from the server")
-        opcode = first & 15
-        if opcode == PING:
-            self.pings.append(payload)
-        elif opcode == CLOSE:
-            self.code = int.from_bytes(payload[:2], "big")
-        elif opcode != PONG:
-            equal(opcode, TEXT, "opcode of a message")
-            if first & 0x40:
-                payload = zlib.decompressobj(-15).decompress(payload + b"\0\0\xff\xff")
-            self.texts.append(server_message(payload.decode()))
-        return opcode, payload
-
-    async def message(self):
-        while not self.texts:
-            ensure(await self.read() is not None, "closed with", self.code)
-        return self.texts.pop(0)
-
-    async def register(self, name, **fields):
-        await self.say(client_message("register", client_id=name, metadata={}, **fields))
-        equal((await self.message())["type"], "heartbeat", "registration")
-        return self
-
-    def close(self):
-        self.writer.transport.abort()
 
 
 # --- the handshake ---------------------------------------------------------------------------------
@@ -173,10 +96,9 @@ async def aip_003_wrong_keys_are_refused_before_the_upgrade(world):
 
 @check
 async def aip_003_a_key_without_any_role_is_forbidden(world):
-    for who in ("mute",):
-        raw = await Raw.open(world, who)
-        equal(raw.status, 403, f"status for {who}")
-        raw.close()
+    raw = await Raw.open(world, "mute")
+    equal(raw.status, 403, "status")
+    raw.close()
 
 
 @check
@@ -271,6 +193,24 @@ async def aip_007_silent_peers_are_pinged_every_30_seconds(world):
     raw.close()
 
 
+@patient
+async def aip_009_ten_seconds_are_enough_to_register(world):
+    began = time.monotonic()
+    client = await world.open()
+    await client.closed(1008)
+    ensure(9 < time.monotonic() - began < 30, "took", time.monotonic() - began)
+
+
+@patient
+async def aip_028_a_dead_link_is_taken_over_within_30_seconds(world):
+    who, name = world.somebody(), fresh("dead")
+    raw = await (await Raw.open(world, who)).register(name)
+    began = time.monotonic()
+    await leave(await again(world.device, who, name, within=30))
+    ensure(4 < time.monotonic() - began, "a link is given up after", time.monotonic() - began)
+    raw.close()
+
+
 @check
 async def text_that_is_no_text_closes(world):
     raw = await (await Raw.open(world, "ann")).register(fresh("broken"))
@@ -356,11 +296,11 @@ async def aip_009_whoever_does_not_register_is_closed(world):
     began = time.monotonic()
     client = await world.open()
     await client.closed(1008)
-    ensure(0.5 < time.monotonic() - began < 15, "took", time.monotonic() - began)
+    ensure(2 < time.monotonic() - began < 25, "took", time.monotonic() - began)
     equal(client.inbox, [], "no error is sent for it")
     # Pings do not count.
     raw = await Raw.open(world, "ann")
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 25
     while raw.code is None and time.monotonic() < deadline:
         try:
             await raw.frame(PING, b"?")
@@ -375,12 +315,12 @@ async def aip_009_whoever_does_not_register_is_closed(world):
 async def aip_007_and_041_pongs_are_enough_to_stay(world):
     raw = await (await Raw.open(world, "ann")).register(fresh("rare"))
     began = time.monotonic()
-    while time.monotonic() - began < 6:
+    while time.monotonic() - began < 9:
         ensure(await raw.read() is not None, "closed with", raw.code)
         if raw.pings:
             await raw.frame(PONG, raw.pings.pop())
     await raw.say({"type": "heartbeat", "status": "ok"})
-    equal((await raw.message())["type"], "heartbeat", "answer after six silent seconds")
+    equal((await raw.message())["type"], "heartbeat", "answer after nine silent seconds")
     raw.close()
 
 
@@ -394,7 +334,7 @@ async def aip_041_who_is_silent_altogether_is_gone(world):
     began = time.monotonic()
     await constellation.end(session, "failed", LOST_DEVICE)
     took = time.monotonic() - began
-    ensure(1.5 < took < 25, "took", took)
+    ensure(4 < took < 30, "took", took)
     await leave(await again(world.device, who, name))
     raw.close()
     await leave(constellation)
@@ -410,14 +350,15 @@ async def aip_028_a_dead_link_is_taken_over_by_its_principal_only(world):
     # A stranger changes nothing, and learns nothing more.
     await turned_away(await world.open(Device, None, name), DUPLICATE.format(name), kind="register", metadata={})
     for claimed in (name, alive.name):
-        await turned_away(await world.open(Device, who, claimed), DUPLICATE.format(claimed), kind="register", metadata={})
+        opened = await world.open(Device, who, claimed)
+        await turned_away(opened, DUPLICATE.format(claimed), kind="register", metadata={})
     await constellation.end(session, "failed", LOST_DEVICE)
     back = await again(world.device, who, name)
     while await raw.read() is not None:
         pass
     equal(raw.code, 4001, "code of the old link")
     # Whoever answers the ping keeps the name.
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1)
     await alive.quiet()
     constellation_2 = await world.constellation(back, who)
     back.serves()
@@ -434,17 +375,61 @@ async def aip_077_a_device_that_does_not_read_is_sent_away_and_others_are_served
     device, other = await world.pair()
     device.serves()
     fill = "x" * 900_000
-    sessions = []
-    for number in range(4):
-        sessions.append(await constellation.task(script([command("t", fill=fill, n=number)])))
-        await other.end(await other.task("meanwhile"))
     # More than may wait, and more than the sockets hold.
-    for _ in range(64):
-        await constellation.submit(script([command("t", fill=fill)]))
+    for number in range(60):
+        await constellation.submit(script([command("t", fill=fill, n=number)]))
         await other.end(await other.task("meanwhile"))
     ended = await constellation.kind("task_end")
-    ensure(ended["status"] == "failed", "end", ended)
+    equal((ended["status"], ended["error"]), ("failed", LOST_DEVICE), "end")
     await other.end(await other.task("afterwards"))
     raw.close()
     await leave(other, device)
     await constellation.reset()
+
+
+@tight
+async def whoever_is_refused_too_often_has_to_wait(world):
+    who = world.somebody()
+    for attempt in range(100):
+        raw = await Raw.open(world, who)
+        if raw.status != 101:
+            break
+        await raw.say(client_message("register", client_id=""))
+        while await raw.read() is not None:
+            pass
+        equal(raw.code, 1008, "code")
+    # Whoever takes long has more, since old ones are forgotten.
+    ensure(attempt >= 20, "refused after", attempt)
+    equal(raw.status, 429, "status")
+    ensure("retry-after: " in raw.head.lower(), "when to come back", raw.head)
+    raw.close()
+    # Nobody else has to.
+    await leave(await world.device())
+
+
+@tight
+async def aip_024_without_a_target_a_constellation_uses_each_device_within_its_reach(world):
+    who = world.somebody()
+    first, second = await world.device(who), await world.device(who)
+    stranger = await world.device()
+    constellation = await (await world.open(Constellation, who)).register()
+    for device in (first, second):
+        device.serves()
+        session = await constellation.task(script([command("x", who=device.name)]), target_id=device.name)
+        ended = await constellation.end(session)
+        equal(ended["result"]["turns"][0][0]["result"], {"who": device.name}, "result")
+        id = await constellation.info(device.name)
+        equal((await constellation.kind("device_info_response"))["response_id"], id, "info")
+    told = {}
+    for target in (stranger.name, "nobody-here"):
+        await constellation.submit("x", "fresh-one", target_id=target, request_id="q1")
+        refused = await constellation.refused(bool, "fresh-one", "q1", ends=True)
+        told[target] = refused["error"].replace(target, "TARGET")
+        await constellation.info(target)
+        answer = await constellation.next(lambda message: True)
+        ensure(answer["status"] == "error", "info of a stranger", answer)
+    equal(told[stranger.name], told["nobody-here"], "what is said of devices of others")
+    await constellation.submit("x", target_id=None)
+    await constellation.refused("Constellation task requests require target_id")
+    await stranger.quiet()
+    await leave(constellation, stranger, second, first)

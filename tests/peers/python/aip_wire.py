@@ -78,7 +78,7 @@ def action(value):
     text(value["tool_name"], "tool_name")
     ensure(value["parameters"] is None or isinstance(value["parameters"], dict), "parameters", value)
     ensure(value["tool_type"] in ("data_collection", "action"), "tool_type", value)
-    fresh_id(value["call_id"], "call_id")
+    text(value["call_id"], "call_id")
 
 
 # What may be set besides type, status and timestamp, per type; the first list has to be (section 4).
@@ -280,7 +280,10 @@ class Client:
         except ConnectionClosed as closed:
             self.over = closed.rcvd.code if closed.rcvd else 1006
         except Failed as wrong:
+            # Whoever waits for this client to do something shall not wait for long.
             self.wrong = wrong
+            print(f"# {self.name}: {wrong}"[:600], flush=True)
+            self.websocket.transport.abort()
         finally:
             self.changed.set()
 
@@ -348,8 +351,9 @@ class Client:
             fresh_id(answer["response_id"], "response_id")
         if ends:
             ended = await self.next(lambda message: True)
-            equal((ended["type"], ended["status"], ended["session_id"]), ("task_end", "failed", session), "what follows")
-            equal(ended["error"], said, "error of the end")
+            follows = (ended["type"], ended["status"], ended["session_id"])
+            equal(follows, ("task_end", "failed", session), "what follows")
+            text(ended["error"], "error of the end")
         return answer
 
     async def quiet(self, but=()):

@@ -126,7 +126,7 @@ impl AcolyteConnection {
         let (why, terminal) = match reason {
             CloseReason::PeerClosed(_) | CloseReason::TransportLost => ("connection_closed", None),
             CloseReason::TooSlow => ("E_OVERLOADED", None),
-            CloseReason::TooBig => ("connection_closed", None),
+            CloseReason::TooBig | CloseReason::NotText => ("connection_closed", None),
             CloseReason::Restart => ("server_shutdown", Some(words::ABORTED)),
             CloseReason::Unauthorized => ("unauthorized", Some(words::ABORTED)),
             CloseReason::Internal => ("internal", Some(words::ABORTED)),

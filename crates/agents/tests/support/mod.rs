@@ -68,7 +68,7 @@ impl Port {
     /// The calls that were asked for, in order.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let calls = self.events().into_iter().filter_map(|event| match event {
-            Event::CallRequested { call, .. } => Some(*call),
+            Event::CallRequested { call, .. } => Some((*call).clone()),
             _ => None,
         });
         calls.collect()
@@ -127,7 +127,7 @@ impl Port {
                         batch: call.batch,
                         options: call.options,
                     };
-                    events.push(Event::CallRequested { turn: turn.clone(), call: Box::new(call) });
+                    events.push(Event::CallRequested { turn: turn.clone(), call: Arc::new(call) });
                 }
                 for (call, end) in ends {
                     if let Some(end) = end.clone() {

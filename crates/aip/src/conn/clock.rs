@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_core::{CloseReason, Frame, Output, Timestamp};
+use switchboard_core::{CloseReason, Frame, Output, Reject, Timestamp};
 
-use super::AipConnection;
+use super::{AipConnection, Request};
 use crate::error::{REFUSED, SILENT, TAKEN_OVER};
 use crate::state::Phase;
 
@@ -60,8 +60,9 @@ impl AipConnection {
         if self.phase == Phase::Open {
             at = at.min(self.registration_ends());
         }
-        let others = [self.takeover_ends(), self.facts_wake(), self.principal.expires_at];
-        others.into_iter().flatten().fold(Some(at), |least, other| least.map(|least| least.min(other)))
+        let again = self.again.front().map(|(at, _)| *at);
+        let others = [self.takeover_ends(), self.facts_wake(), self.principal.expires_at, again];
+        Some(others.into_iter().flatten().fold(at, Timestamp::min))
     }
 
     fn registration_ends(&self) -> Timestamp {
@@ -90,12 +91,28 @@ impl AipConnection {
             return self.end(SILENT);
         }
         self.facts_timeout();
+        while let Some((_, request)) = self.again.pop_front_if(|(at, _)| *at <= now) {
+            self.request(request);
+        }
         let quiet = self.clock.heard_at.max(self.clock.pinged_at);
         if quiet.after(secs(self.limits.ping_s)) <= now {
             self.clock.ping(now, &mut self.out);
         }
     }
+
+    /// Something that has to be done was refused: it is asked again while that may help.
+    pub(super) fn not_taken(&mut self, request: Request, reject: &Reject) {
+        if let Reject::Unavailable { .. } | Reject::Busy | Reject::RateLimited { .. } = reject {
+            self.again.push_back((self.now.after(RETRY), request));
+        } else if let Request::Follow(..) = request {
+            // Nothing can be promised to a client that is not told what happens.
+            self.close(CloseReason::Internal);
+        }
+    }
 }
+
+/// After how long something is asked again that the server could not take.
+const RETRY: Duration = Duration::from_millis(250);
 
 fn secs(secs: u32) -> Duration {
     Duration::from_secs(secs.into())

@@ -168,9 +168,10 @@ impl Connection for Exchange {
             },
             Input::Rejected(request, reject) => {
                 self.asked.answered(request);
-                match reject {
-                    Reject::Offline(_) => self.refuse(404, NOT_ONLINE),
-                    _ => self.refuse(503, "try again"),
+                if let Reject::Offline(_) = reject {
+                    self.refuse(404, NOT_ONLINE);
+                } else {
+                    self.refuse(503, "try again");
                 }
             }
             Input::Closed(_) => self.out.push_back(Output::Close(DONE)),

@@ -52,10 +52,10 @@ impl AipConnection {
             return self.refuse_message(words::INFO_DEVICE, &message);
         }
         let Some(device) = named.or(registered) else {
-            return self.refuse_message(words::TASK_TARGET, &message);
+            return self.refuse_message(words::INFO_TARGET, &message);
         };
         if self.facts.waiting.len() >= MAX_WAITING {
-            return self.refuse_message(words::TOO_MANY_TASKS, &message);
+            return self.refuse_message(words::TOO_MANY_QUESTIONS, &message);
         }
         let ticket = self.fresh_id();
         let until = self.now.after(self.pull_budget() + MARGIN);
@@ -67,7 +67,7 @@ impl AipConnection {
     }
 
     /// A word from another connection.
-    pub(super) fn noted(&mut self, from: &PrincipalId, body: Value) {
+    pub(super) fn noted(&mut self, from: &PrincipalId, body: &Value) {
         let text = |part: &Value, key: &str| part.get(key).and_then(Value::as_str).map(str::to_owned);
         if let Some(ask) = body.get("ask") {
             if let (Some(ticket), Some(asker)) = (text(ask, "ticket"), text(ask, "from")) {
@@ -113,7 +113,7 @@ impl AipConnection {
             let facts = Value::Object(facts);
             self.facts.known = facts.clone();
             let home = self.home();
-            self.submit(&home, Op::Report { facts }, Pending::Nothing);
+            self.insist(&home, Op::Report { facts });
         }
         let answers = |id: &Option<String>, pull: &Pull| id.as_deref() == Some(pull.id.as_str());
         let pulled = self

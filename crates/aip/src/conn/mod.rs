@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::{
-    AgentId, Asked, Callsign, Close, CloseReason, Committed, Connection, Frame, Input, Op, Output, Principal,
-    Reject, Reply, RequestId, Seed, SessionId, Signal, Timestamp, TurnId, Upgrade, Violation,
+    AgentId, Asked, Callsign, Close, CloseReason, Committed, Connection, Frame, Input, Op, Output, Position,
+    Principal, PrincipalId, Reject, Reply, RequestId, Seed, SessionId, Signal, SplitMix, Timestamp, TurnId,
+    Upgrade, Violation,
 };
 
 use crate::codec;
@@ -47,13 +48,17 @@ pub struct AipConnection {
     agent: AgentId,
     seed: Seed,
     counter: u64,
+    ids: SplitMix,
+    stamp: codec::Stamp,
     now: Timestamp,
     clock: Clock,
     phase: Phase,
     identity: Option<Identity>,
-    /// What came while the registration was under way.
-    early: VecDeque<String>,
+    /// What the client sent while its registration was under way.
+    early: VecDeque<Frame>,
     early_bytes: usize,
+    /// What others had to say meanwhile.
+    early_notes: Vec<(PrincipalId, Value)>,
     /// Tasks that this client submitted, by the session id it knows them by.
     own: BTreeMap<String, OwnTask>,
     /// Sessions in which something is asked of this device.
@@ -61,6 +66,8 @@ pub struct AipConnection {
     dispatched: VecDeque<Dispatched>,
     facts: Facts,
     asked: Asked<Pending>,
+    /// What the server could not take, and when it is asked again.
+    again: VecDeque<(Timestamp, Request)>,
     out: VecDeque<Output>,
     /// The server is leaving.
     leaving: bool,
@@ -87,14 +94,23 @@ enum Pending {
     Join,
     /// Nothing waits for it.
     Nothing,
+    /// What has to be done sooner or later.
+    Due(Request),
     /// Who is connected, before a task is taken.
     Target(Box<Proposal>),
     /// A turn.
     Start(String),
-    /// To be told how a task goes, or what a device is to do.
-    Follow,
     /// That a device was asked for its facts.
     Facts(String),
+}
+
+/// What is asked again while the server is too busy to take it.
+#[derive(Clone, Debug)]
+enum Request {
+    /// What the client said, and will not say again.
+    Op(SessionId, Box<Op>),
+    /// To be told how a task goes, or what a device is to do.
+    Follow(SessionId, Option<Position>),
 }
 
 impl AipConnection {
@@ -111,6 +127,8 @@ impl AipConnection {
             limits,
             service,
             fleet,
+            ids: ids(&seed),
+            stamp: codec::Stamp::default(),
             seed,
             counter: 0,
             now: Timestamp::default(),
@@ -119,11 +137,13 @@ impl AipConnection {
             identity: None,
             early: VecDeque::new(),
             early_bytes: 0,
+            early_notes: Vec::new(),
             own: BTreeMap::new(),
             work: BTreeMap::new(),
             dispatched: VecDeque::new(),
             facts: Facts::default(),
             asked: Asked::default(),
+            again: VecDeque::new(),
             out: VecDeque::new(),
             leaving: false,
         }
@@ -141,8 +161,7 @@ impl AipConnection {
     }
 
     fn fresh_id(&mut self) -> String {
-        let counter = self.count();
-        codec::uuid(&self.seed, counter)
+        codec::uuid_of(self.ids.next(), self.ids.next())
     }
 
     fn submit(&mut self, session: &SessionId, op: Op, purpose: Pending) {
@@ -150,18 +169,37 @@ impl AipConnection {
         self.out.push_back(Output::Submit(request, session.clone(), op));
     }
 
+    /// As [`Self::submit`], and again for as long as the server is too busy to take it.
+    fn insist(&mut self, session: &SessionId, op: Op) {
+        self.request(Request::Op(session.clone(), Box::new(op)));
+    }
+
+    /// Follows a session.
+    fn follow(&mut self, session: &SessionId, after: Option<Position>) {
+        self.request(Request::Follow(session.clone(), after));
+    }
+
+    fn request(&mut self, request: Request) {
+        let id = self.asked.ask(Pending::Due(request.clone()));
+        self.out.push_back(match request {
+            Request::Op(session, op) => Output::Submit(id, session, *op),
+            Request::Follow(session, after) => Output::Attach(id, session, after),
+        });
+    }
+
     /// Sends a message, with the time and, where it has none, an id of its own.
     fn send(&mut self, mut message: ServerMessage) {
         if message.response_id.is_none() && message.kind != ServerMessageType::DeviceInfoResponse {
             message.response_id = Some(self.fresh_id());
         }
-        message.timestamp = Some(codec::timestamp(self.now));
+        message.timestamp = Some(self.stamp.write(self.now).to_owned());
         self.out.push_back(Output::Send(Frame::Text(codec::encode_server(&message))));
     }
 
     fn confirm(&mut self, session_id: Option<String>) {
-        let confirmation = ServerMessage::new(ServerMessageType::Heartbeat, TaskStatus::Ok);
-        self.send(ServerMessage { session_id, ..confirmation });
+        let id = self.fresh_id();
+        let text = codec::encode_confirmation(session_id.as_deref(), self.stamp.write(self.now), &id);
+        self.out.push_back(Output::Send(Frame::Text(text)));
     }
 
     /// Says no; the connection stays (§12).
@@ -180,23 +218,20 @@ impl AipConnection {
         self.refuse(why, message.session_id.clone(), message.request_id.clone());
     }
 
-    fn receive(&mut self, text: String) {
-        match self.phase {
-            Phase::Open => self.receive_first(&text),
-            Phase::Enrolling | Phase::Joining => {
-                self.early_bytes += text.len();
-                self.early.push_back(text);
-                if self.early.len() > EARLY_MESSAGES
-                    || self.early_bytes > self.limits.max_first_message as usize
-                {
-                    self.end(crate::error::OVERRUN);
-                }
-            }
-            Phase::Registered => match codec::decode_client(&text) {
+    fn receive(&mut self, frame: Frame) {
+        if let Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) = frame {
+            return;
+        }
+        match (self.phase, frame) {
+            (Phase::Open, Frame::Text(text)) => self.receive_first(&text),
+            (Phase::Open, _) => self.refuse_registration(words::BINARY, None),
+            (Phase::Enrolling | Phase::Joining, frame) => self.hold(frame),
+            (Phase::Registered, Frame::Text(text)) => match codec::decode_client(&text) {
                 Ok(message) => self.take(message),
                 Err(error) => self.refuse(&error.to_string(), error.session_id, error.request_id),
             },
-            Phase::Closed => {}
+            (Phase::Registered, _) => self.refuse(words::BINARY, None, None),
+            (Phase::Closed, _) => {}
         }
     }
 
@@ -211,7 +246,11 @@ impl AipConnection {
             return self.refuse_message(words::OTHER_TYPE, &message);
         }
         if let Some(why) = self.too_long(&message) {
-            return self.refuse_message(&why, &message);
+            self.refuse_message(&why, &message);
+            if message.kind == ClientMessageType::Task {
+                self.end_refused(message.session_id, &why);
+            }
+            return;
         }
         match message.kind {
             ClientMessageType::Heartbeat => self.confirm(None),
@@ -272,7 +311,7 @@ impl AipConnection {
                     self.check_target(*proposal, &roll);
                 }
             }
-            Some(Pending::Nothing | Pending::Follow | Pending::Facts(_)) | None => {}
+            Some(Pending::Nothing | Pending::Due(_) | Pending::Facts(_)) | None => {}
         }
     }
 
@@ -281,9 +320,9 @@ impl AipConnection {
             Some(Pending::Enrol(message)) => self.not_enrolled(&message, reject),
             Some(Pending::Join) => self.refuse_registration(words::INTERNAL, None),
             Some(Pending::Start(session_id)) => self.not_started(&session_id, reject),
-            Some(Pending::Follow) => self.not_followed(),
             Some(Pending::Facts(ticket)) => self.answer_facts(&ticket, &Value::Null),
             Some(Pending::Target(proposal)) => self.refuse_task(&proposal, words::INTERNAL),
+            Some(Pending::Due(request)) => self.not_taken(request, reject),
             Some(Pending::Nothing) | None => {}
         }
     }
@@ -292,7 +331,13 @@ impl AipConnection {
         match signal {
             Signal::Invited { session, after } => self.invited(session, after),
             Signal::Contested => self.clock.contested(self.now, &mut self.out),
-            Signal::Note { from, body } => self.noted(&from, body),
+            Signal::Note { from, body } => match self.phase {
+                Phase::Registered => self.noted(&from, &body),
+                Phase::Enrolling | Phase::Joining if self.early_notes.len() < EARLY_NOTES => {
+                    self.early_notes.push((from, body));
+                }
+                Phase::Open | Phase::Enrolling | Phase::Joining | Phase::Closed => {}
+            },
         }
     }
 
@@ -300,12 +345,6 @@ impl AipConnection {
         self.work_on(session, &committed.event);
         self.own_event(session, &committed.event);
         self.leave_session(session);
-    }
-
-    /// Follows a session, unless it is followed already.
-    fn follow(&mut self, session: &SessionId, after: Option<switchboard_core::Position>) {
-        let request = self.asked.ask(Pending::Follow);
-        self.out.push_back(Output::Attach(request, session.clone(), after));
     }
 
     fn is_followed_for(&self, session: &SessionId) -> bool {
@@ -321,9 +360,6 @@ impl AipConnection {
         }
         if !self.is_followed_for(session) {
             self.out.push_back(Output::Detach(session.clone()));
-        }
-        if self.leaving && self.is_idle() {
-            self.close(CloseReason::Restart);
         }
     }
 
@@ -347,6 +383,8 @@ impl AipConnection {
     fn end(&mut self, close: Close) {
         self.step(Step::End);
         self.early.clear();
+        self.early_notes.clear();
+        self.again.clear();
         self.out.push_back(Output::Close(close));
     }
 }
@@ -361,11 +399,7 @@ impl Connection for AipConnection {
         match input {
             Input::Frame(frame) => {
                 self.clock.heard(now);
-                match frame {
-                    Frame::Text(text) => self.receive(text),
-                    Frame::Binary(_) => self.receive_binary(),
-                    Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) => {}
-                }
+                self.receive(frame);
             }
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
@@ -373,19 +407,18 @@ impl Connection for AipConnection {
             Input::Signal(signal) => self.signal(signal),
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.clock.backlog = bytes,
-            Input::Drain { .. } => {
-                self.leaving = true;
-                if self.is_idle() {
-                    self.close(CloseReason::Restart);
-                }
-            }
+            Input::Drain { .. } => self.leaving = true,
             Input::Closed(reason) => self.close(reason),
+        }
+        if self.leaving && self.is_idle() {
+            self.close(CloseReason::Restart);
         }
         Ok(())
     }
 
     fn wants_events(&self) -> bool {
-        self.clock.backlog < MAX_BACKLOG
+        // Nothing comes before the confirmation of the registration.
+        self.phase == Phase::Registered && self.clock.backlog < MAX_BACKLOG
     }
 
     fn poll_output(&mut self) -> Output {
@@ -393,7 +426,15 @@ impl Connection for AipConnection {
     }
 }
 
+/// Ids of messages need to be different, not secret.
+fn ids(seed: &Seed) -> SplitMix {
+    let [a, b, c, d, e, f, g, h, ..] = seed.derive("ids", 0);
+    SplitMix::new(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+}
+
 /// Bytes in front of the transport above which no events are taken in; they wait in the log.
 const MAX_BACKLOG: usize = 64 << 10;
 /// Messages that may come before a registration is through.
 const EARLY_MESSAGES: usize = 256;
+/// Words of others that are kept for a device whose registration is not through.
+const EARLY_NOTES: usize = 64;

@@ -9,7 +9,7 @@ use switchboard_core::{
 };
 
 use super::{AipConnection, Pending};
-use crate::error::{reject_words, words};
+use crate::error::{bounded, reject_words, words};
 use crate::fleet::Taken;
 use crate::map::{self, Names, PROTOCOL, Seen};
 use crate::message::{ClientMessage, ClientType, ServerMessage, ServerMessageType, TaskStatus};
@@ -20,12 +20,10 @@ use crate::validate;
 pub(super) struct Proposal {
     message: ClientMessage,
     names: Names,
-    /// Whether the client chose the session id, and so waits for its end.
-    named: bool,
     device: Callsign,
     request: String,
-    /// Who may read the result over HTTP.
-    reader: PrincipalId,
+    /// Who sent it to the device over HTTP, if somebody did.
+    dispatcher: Option<PrincipalId>,
 }
 
 /// A task of this client.
@@ -38,10 +36,14 @@ pub(super) struct OwnTask {
     /// The answer so far, for agents that answer in words.
     text: String,
     reason: Option<String>,
+    /// Who may read the result over HTTP.
     reader: PrincipalId,
+    /// The session id that the client chose, if it did.
+    chosen: Option<String>,
     request_id: Option<String>,
-    named: bool,
     state: OwnState,
+    /// Further tasks under the same id, to be answered once this one is.
+    behind: Vec<ClientMessage>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -76,13 +78,17 @@ impl OwnTask {
 impl AipConnection {
     /// A client asks for a task. Everything that can be said without looking at others comes first.
     pub(super) fn propose(&mut self, message: ClientMessage) {
+        let waiting = message.session_id.as_ref().and_then(|id| self.own.get_mut(id));
+        if let Some(task) = waiting.filter(|task| task.state != OwnState::Running)
+            && task.behind.len() < MAX_BEHIND
+        {
+            return task.behind.push(message);
+        }
         let Some(identity) = &self.identity else { return };
         let (role, own, registered) = (identity.role, identity.callsign.clone(), identity.target.clone());
         let dispatched = self.take_dispatch(&message);
         let chosen = message.session_id.clone().filter(|id| !id.is_empty());
-        let named = chosen.is_some();
-        let reader =
-            dispatched.as_ref().map_or_else(|| self.principal.id.clone(), |known| known.reader.clone());
+        let dispatcher = dispatched.as_ref().map(|known| known.reader.clone());
         let session_id = chosen.or_else(|| dispatched.map(|known| known.session_id));
         let session_id = session_id.unwrap_or_else(|| self.fresh_id());
         let task_name = message.task_name.as_deref().and_then(validate::sanitise_task_name);
@@ -90,10 +96,9 @@ impl AipConnection {
         let target = message.target_id.clone().filter(|id| !id.is_empty()).map(Callsign::new);
         let proposal = Proposal {
             names: Names { session_id, task_name },
-            named,
             device: target.clone().unwrap_or_else(|| own.clone()),
             request: message.request.clone().unwrap_or_default(),
-            reader,
+            dispatcher,
             message,
         };
         if proposal.request.is_empty() {
@@ -140,6 +145,16 @@ impl AipConnection {
         }
         let Some(owner) = self.owner() else { return };
         let session_id = proposal.names.session_id.clone();
+        // A session that somebody shared is joined under its canonical name; others are the client's.
+        let shared = SessionId::is_canonical(&session_id);
+        let session = if shared {
+            SessionId::from(session_id.as_str())
+        } else {
+            SessionId::named(&self.principal, &session_id)
+        };
+        if session == self.home_of(proposal.device.as_str()) {
+            return self.refuse_task(&proposal, words::NOT_FOR_TASKS);
+        }
         match self.fleet.claim(&session_id, owner, &proposal.device) {
             Ok(()) => {}
             Err(Taken::ByItself) => return self.refuse_task(&proposal, &words::running(&session_id)),
@@ -148,18 +163,12 @@ impl AipConnection {
         }
         let counter = self.count();
         let turn = TurnId::fresh(&self.seed, counter);
-        let Proposal { message, names, named, device, request, reader } = proposal;
-        // A session that somebody shared is joined under its canonical name; others are the client's.
-        let shared = SessionId::is_canonical(&names.session_id);
-        let session = if shared {
-            SessionId::from(names.session_id.as_str())
-        } else {
-            let session = SessionId::named(&self.principal, &names.session_id);
+        let Proposal { message, names, device, request, dispatcher } = proposal;
+        if !shared {
             let epoch = self.seed.epoch(counter);
             let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(names.session_id.clone()) };
             self.submit(&session, open, Pending::Nothing);
-            session
-        };
+        }
         let new = NewTurn {
             turn: turn.clone(),
             request: TurnRequest::Chat { parts: vec![Part::Text(request.clone())] },
@@ -189,25 +198,33 @@ impl AipConnection {
             request,
             text: String::new(),
             reason: None,
-            reader,
+            reader: dispatcher.unwrap_or_else(|| self.principal.id.clone()),
+            chosen: message.session_id,
             request_id: message.request_id,
-            named,
             state: OwnState::Starting,
+            behind: Vec::new(),
         };
         self.own.insert(session_id, task);
     }
 
-    /// Says no to a task, and ends it for a client that waits for its end (A8).
+    /// Says no to a task.
     pub(super) fn refuse_task(&mut self, proposal: &Proposal, why: &str) {
-        self.refuse_message(why, &proposal.message);
-        if proposal.named && !self.fleet.is_running(&proposal.names.session_id) {
-            self.send_refused_end(proposal.names.session_id.clone(), why.to_owned());
+        let Proposal { message, names, dispatcher, .. } = proposal;
+        self.refuse_message(why, message);
+        self.end_refused(message.session_id.clone(), why);
+        if let Some(dispatcher) = dispatcher {
+            self.keep_result(dispatcher, names, &json!({ "error": why }));
         }
     }
 
-    fn send_refused_end(&mut self, session_id: String, why: String) {
-        let end = ServerMessage::new(ServerMessageType::TaskEnd, TaskStatus::Failed);
-        self.send(ServerMessage { error: Some(why), session_id: Some(session_id), ..end });
+    /// Ends a task that was not taken, for a client that chose its session id and so waits for its
+    /// end (A8).
+    pub(super) fn end_refused(&mut self, session_id: Option<String>, why: &str) {
+        let Some(session_id) = session_id.filter(|id| !id.is_empty()) else { return };
+        if !self.fleet.is_running(&session_id) {
+            let end = ServerMessage::new(ServerMessageType::TaskEnd, TaskStatus::Failed);
+            self.send(ServerMessage { error: Some(bounded(why)), session_id: Some(session_id), ..end });
+        }
     }
 
     /// The task is accepted: it is confirmed before anything else of it is said.
@@ -219,22 +236,28 @@ impl AipConnection {
         };
         task.session = session.clone();
         task.turn = turn.clone();
+        let behind = std::mem::take(&mut task.behind);
         self.confirm(Some(session_id.to_owned()));
         // A device is invited to its own tasks as to any other.
         if self.identity.as_ref().is_some_and(|identity| identity.role == ClientType::Constellation) {
             self.follow(&session, Some(accepted));
         }
         if let Some(reason) = unwanted {
-            self.submit(&session, Op::Interrupt { turn, reason: Some(reason) }, Pending::Nothing);
+            self.insist(&session, Op::Interrupt { turn, reason: Some(reason) });
+        }
+        for message in behind {
+            self.propose(message);
         }
     }
 
     pub(super) fn not_started(&mut self, session_id: &str, reject: &Reject) {
         let Some(task) = self.forget_task(session_id) else { return };
         let why = reject_words(reject);
-        self.refuse(&why, task.named.then(|| session_id.to_owned()), task.request_id);
-        if task.named {
-            self.send_refused_end(session_id.to_owned(), why);
+        self.keep_result(&task.reader, &task.names, &json!({ "error": why }));
+        self.refuse(&why, task.chosen.clone(), task.request_id);
+        self.end_refused(task.chosen, &why);
+        for message in task.behind {
+            self.propose(message);
         }
     }
 
@@ -266,14 +289,20 @@ impl AipConnection {
 
     fn finish(&mut self, session_id: &str, message: ServerMessage) {
         let Some(task) = self.forget_task(session_id) else { return };
-        if let Some(task_name) = &task.names.task_name {
-            let result = match (&message.result, &message.error) {
-                (Value::Null, Some(error)) => json!({ "error": error }),
-                (result, _) => result.clone(),
-            };
-            self.fleet.keep(&task.reader, task_name, result, self.now);
+        match (&message.result, &message.error) {
+            (Value::Null, Some(error)) => {
+                self.keep_result(&task.reader, &task.names, &json!({ "error": error }));
+            }
+            (result, _) => self.keep_result(&task.reader, &task.names, result),
         }
         self.send(message);
+    }
+
+    /// Keeps what came of a task, to be read over HTTP.
+    fn keep_result(&self, reader: &PrincipalId, names: &Names, result: &Value) {
+        if let Some(task_name) = &names.task_name {
+            self.fleet.keep(reader, task_name, result.clone(), self.now);
+        }
     }
 
     /// A client says that a task is over: its owner, or the device that works for it (A13).
@@ -291,14 +320,14 @@ impl AipConnection {
         } else if let Some((session, turn)) = self.worked_on(session_id) {
             if message.status == TaskStatus::Completed {
                 let op = Op::Conclude { turn, end: TurnEnd::complete() };
-                return self.submit(&session, op, Pending::Nothing);
+                return self.insist(&session, op);
             }
             (session, turn)
         } else {
             return;
         };
         if failed {
-            self.submit(&session, Op::Interrupt { turn, reason }, Pending::Nothing);
+            self.insist(&session, Op::Interrupt { turn, reason });
         }
     }
 
@@ -309,6 +338,7 @@ impl AipConnection {
             let Some(task) = self.forget_task(&session_id) else { continue };
             let why = if leaving { words::LEAVING } else { words::OWNER_LOST };
             let end = TurnEnd::failed(FailureKind::Unreachable, why);
+            self.keep_result(&task.reader, &task.names, &json!({ "error": why }));
             if leaving {
                 let (names, request, text) = (&task.names, &task.request, &task.text);
                 self.send(map::task_end(&task.turn, names, request, text, None, &end));
@@ -358,5 +388,7 @@ impl AipConnection {
     }
 }
 
+/// Tasks that may wait behind one that is not confirmed yet.
+const MAX_BEHIND: usize = 16;
 /// Tasks that may wait for a device to take them up.
 const MAX_DISPATCHED: usize = 64;

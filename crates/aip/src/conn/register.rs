@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 use switchboard_core::model::Device;
-use switchboard_core::{Callsign, Enrolment, Op, Output, Reject, Role, SessionId};
+use switchboard_core::{Callsign, Enrolment, Frame, Op, Output, Reject, Role, SessionId};
 
-use super::{AipConnection, Identity, Pending};
+use super::{AipConnection, EARLY_MESSAGES, Identity, Pending};
 use crate::codec;
-use crate::error::{REFUSED, words};
+use crate::error::{OVERRUN, REFUSED, words};
 use crate::map::PROTOCOL;
 use crate::message::{ClientMessage, ClientMessageType, ClientType};
-use crate::state::{Phase, Step};
+use crate::state::Step;
 
 impl AipConnection {
     /// The first message of a connection, which can only be REGISTER.
@@ -19,10 +19,17 @@ impl AipConnection {
         }
         let message = match codec::decode_client(text) {
             Ok(message) => message,
-            Err(error) => return self.refuse_registration(&error.to_string(), error.request_id),
+            Err(error) => {
+                let why = error.to_string();
+                return self.refuse_registration_of(&why, error.session_id, error.request_id);
+            }
         };
         if message.kind != ClientMessageType::Register {
-            return self.refuse_registration(words::REGISTER_FIRST, message.request_id);
+            return self.refuse_registration_of(
+                words::REGISTER_FIRST,
+                message.session_id,
+                message.request_id,
+            );
         }
         match self.enrolment(&message) {
             Err(why) => self.refuse_registration(&why, message.request_id),
@@ -73,7 +80,7 @@ impl AipConnection {
             return self.registered(Step::Granted);
         }
         self.step(Step::GrantedToDevice);
-        let facts = metadata.shift_remove("system_info").unwrap_or(Value::Null);
+        let facts = metadata.shift_remove("system_info").filter(Value::is_object).unwrap_or(Value::Null);
         self.facts.known = facts.clone();
         let profile = profile(metadata);
         let device = Device { callsign, protocol: PROTOCOL.to_owned(), platform, facts, profile };
@@ -90,8 +97,12 @@ impl AipConnection {
 
     /// The session that keeps the profile of this device.
     pub(super) fn home(&self) -> SessionId {
-        let callsign = self.identity.as_ref().map_or("", |identity| identity.callsign.as_str());
-        SessionId::named(&self.principal, &format!("\0aip\0{callsign}"))
+        self.home_of(self.identity.as_ref().map_or("", |identity| identity.callsign.as_str()))
+    }
+
+    /// The session that keeps the profile of a device of this principal's.
+    pub(super) fn home_of(&self, device: &str) -> SessionId {
+        SessionId::named(&self.principal, &format!("\0aip\0{device}"))
     }
 
     pub(super) fn not_enrolled(&mut self, message: &ClientMessage, reject: &Reject) {
@@ -126,26 +137,37 @@ impl AipConnection {
     pub(super) fn registered(&mut self, step: Step) {
         self.step(step);
         self.confirm(None);
+        for (from, body) in std::mem::take(&mut self.early_notes) {
+            self.noted(&from, &body);
+        }
         self.early_bytes = 0;
-        while self.phase == Phase::Registered {
-            let Some(text) = self.early.pop_front() else { break };
-            self.receive(text);
+        while let Some(frame) = self.early.pop_front() {
+            self.receive(frame);
+        }
+    }
+
+    /// Keeps what a client sends that does not wait for its confirmation.
+    pub(super) fn hold(&mut self, frame: Frame) {
+        self.early_bytes += match &frame {
+            Frame::Text(text) => text.len(),
+            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+            Frame::Head(_) => 0,
+        };
+        self.early.push_back(frame);
+        if self.early.len() > EARLY_MESSAGES || self.early_bytes > self.limits.max_first_message as usize {
+            self.end(OVERRUN);
         }
     }
 
     /// Says why, and closes.
     pub(super) fn refuse_registration(&mut self, why: &str, request_id: Option<String>) {
-        self.fleet.count_refusal(&self.principal.id, self.now);
-        self.refuse(why, None, request_id);
-        self.end(REFUSED);
+        self.refuse_registration_of(why, None, request_id);
     }
 
-    pub(super) fn receive_binary(&mut self) {
-        match self.phase {
-            Phase::Open => self.refuse_registration(words::BINARY, None),
-            Phase::Enrolling | Phase::Joining | Phase::Registered => self.refuse(words::BINARY, None, None),
-            Phase::Closed => {}
-        }
+    fn refuse_registration_of(&mut self, why: &str, session_id: Option<String>, request_id: Option<String>) {
+        self.fleet.count_refusal(&self.principal.id, self.now);
+        self.refuse(why, session_id, request_id);
+        self.end(REFUSED);
     }
 }
 

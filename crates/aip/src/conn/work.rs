@@ -1,10 +1,11 @@
 //! What a device is asked to do: commands in batches, one batch at a time (§6.2).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
-use switchboard_core::{CallId, CloseReason, Event, Op, Position, SessionId, TurnId};
+use switchboard_core::{CallId, Event, Op, Position, SessionId, TurnId};
 
 use super::{AipConnection, Pending};
 use crate::error::words;
@@ -39,7 +40,7 @@ struct CommandBatch {
     turn: TurnId,
     response_id: String,
     size: usize,
-    calls: Vec<Call>,
+    calls: Vec<Arc<Call>>,
     /// Calls that are over, whether the device knows or not.
     over: Vec<CallId>,
 }
@@ -71,11 +72,6 @@ impl AipConnection {
         // Also when the session is followed for a task of its own: the commands may lie before.
         self.work.entry(session.clone()).or_default();
         self.follow(&session, Some(after));
-    }
-
-    pub(super) fn not_followed(&mut self) {
-        // Nothing can be promised to a client that is not told what happens.
-        self.close(CloseReason::Internal);
     }
 
     /// What an event means for the device.
@@ -159,7 +155,7 @@ impl AipConnection {
         self.send(map::task_end(turn, names, request, text, reason.as_deref(), end));
     }
 
-    fn ask(&mut self, session: &SessionId, turn: &TurnId, call: &Call) {
+    fn ask(&mut self, session: &SessionId, turn: &TurnId, call: &Arc<Call>) {
         let Some(work) = self.work.get_mut(session) else { return };
         let part_of = |batch: &CommandBatch| {
             !batch.is_complete() && call.batch.as_ref().is_some_and(|known| known.id == batch.response_id)
@@ -199,7 +195,7 @@ impl AipConnection {
             agent_name: Some(agent_name),
             process_name: option("process_name"),
             root_name: option("root_name"),
-            actions: Some(batch.calls.iter().map(map::command).collect()),
+            actions: Some(batch.calls.iter().map(|call| map::command(call)).collect()),
             session_id: names.map(|names| names.session_id.clone()),
             task_name: names.and_then(|names| names.task_name.clone()),
             response_id: Some(batch.response_id.clone()),
@@ -229,8 +225,7 @@ impl AipConnection {
         let ends = ends(&batch, action_results.unwrap_or_default());
         for (call, end) in ends {
             if !batch.over.contains(&call) {
-                let op = Op::Answer { turn: batch.turn.clone(), call, end };
-                self.submit(&session, op, Pending::Nothing);
+                self.insist(&session, Op::Answer { turn: batch.turn.clone(), call, end });
             }
         }
         // A12: the device may end the task with its results.
@@ -244,7 +239,7 @@ impl AipConnection {
             }
         };
         if let Some(end) = end {
-            self.submit(&session, Op::Conclude { turn: batch.turn, end }, Pending::Nothing);
+            self.insist(&session, Op::Conclude { turn: batch.turn, end });
         }
         self.send_next(&session);
     }
@@ -298,7 +293,8 @@ fn ends(batch: &CommandBatch, outcomes: Vec<Outcome>) -> Vec<(CallId, CallEnd)> 
             let matching = if by_place {
                 outcomes.get_mut(place)
             } else {
-                let named = |outcome: &Outcome| outcome.call_id.as_deref() == Some(call.id.as_str());
+                let wire = map::call_id(call);
+                let named = |outcome: &Outcome| outcome.call_id.as_deref() == Some(wire.as_str());
                 outcomes.iter_mut().find(|outcome| outcome.as_ref().is_some_and(named))
             };
             let end = matching.and_then(Option::take).map_or_else(map::no_result, map::call_end);

@@ -143,8 +143,10 @@ fn aip_047_a_refused_task_is_ended_for_whoever_waits_for_it() {
     assert_eq!((text(&told[0], "session_id"), text(&told[0], "response_id")), ("s1".into(), "r1".into()));
     assert_eq!((text(&told[1], "type"), text(&told[1], "status")), ("task_end".into(), "failed".into()));
     assert_eq!((text(&told[1], "session_id"), &told[1]["error"]), ("s1".into(), &told[0]["error"]));
-    talk.say(boss, &with(message, "session_id", Value::Null));
-    assert_eq!(talk.short(boss), ["error request is required"], "nobody waits");
+    for session in [Value::Null, json!("")] {
+        talk.say(boss, &with(message.clone(), "session_id", session));
+        assert_eq!(talk.short(boss), ["error request is required"], "nobody waits");
+    }
     assert_eq!(talk.short(dev), nothing(), "a device is not told of what never began");
 }
 
@@ -178,7 +180,10 @@ fn aip_047_one_that_the_server_cannot_take_is_ended_too() {
     assert_eq!(talk.short(boss), refused("s1", "the server cannot store anything now, try again"));
     for (reject, why) in [
         (Reject::Busy, "the server is busy, try again"),
-        (Reject::RateLimited { retry_ms: 5 }, "the server is busy, try again"),
+        (
+            Reject::RateLimited { retry_after: std::time::Duration::from_secs(5) },
+            "the server is busy, try again",
+        ),
         (Reject::Draining, "the server is shutting down"),
         (Reject::Forbidden, "not permitted"),
         (Reject::Limit { what: "queued_turns" }, "device busy"),
@@ -204,8 +209,7 @@ fn aip_060_a_session_id_that_runs_is_refused_and_goes_on() {
     talk.enqueue(boss, &task("dev", "s1", "one"));
     talk.enqueue(boss, &task("dev", "s1", "one"));
     talk.world.settle();
-    let mut told = talk.short(boss);
-    told.sort();
+    let told = talk.short(boss);
     assert_eq!(told, ["ack s1", "error session_id 's1' is already running"], "also before it has begun");
     let command = talk.one(dev);
     talk.say(boss, &task("dev", "s1", "other"));
@@ -214,6 +218,20 @@ fn aip_060_a_session_id_that_runs_is_refused_and_goes_on() {
     talk.obey(dev, &command);
     assert_eq!(talk.short(boss), ["end s1 completed"]);
     assert_eq!(talk.short(dev), ["end s1 completed"]);
+}
+
+#[test]
+fn aip_060_whoever_comes_behind_a_task_that_is_refused_is_next() {
+    let mut talk = Talk::new();
+    let (dev, boss) = talk.pair();
+    talk.world.fail_appends(1);
+    talk.enqueue(boss, &task("dev", "s1", "one"));
+    talk.enqueue(boss, &task("dev", "s1", "two"));
+    talk.world.settle();
+    let why = "the server cannot store anything now, try again";
+    let told = talk.short(boss);
+    assert_eq!(told, [format!("error {why}"), format!("end s1 failed {why}"), "ack s1".to_owned()]);
+    assert_eq!(talk.short(dev), ["command s1 look,click"]);
 }
 
 #[test]
@@ -316,7 +334,8 @@ fn a_client_has_so_many_tasks() {
 fn tasks_are_planned_by_the_agent_that_the_operator_names() {
     let service = Service { agent: Some("other".into()), ..Service::default() };
     let mut talk = Talk::with(AipLimits::default(), service, Settings::default());
-    let script = switchboard_testkit::Script::new().on("one", vec![switchboard_testkit::Step::Text("hi".into())]);
+    let script =
+        switchboard_testkit::Script::new().on("one", vec![switchboard_testkit::Step::Text("hi".into())]);
     talk.world.add_agent("other", script);
     let (_, boss) = talk.pair();
     talk.say(boss, &task("dev", "s1", "one"));

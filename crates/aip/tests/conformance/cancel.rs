@@ -77,12 +77,12 @@ fn aip_073_a_task_that_is_just_being_taken_can_be_stopped() {
         talk.enqueue(boss, &task("dev", "s1", "hang"));
         talk.enqueue(boss, &stop("constellation", "s1", "failed", Some("no")));
         talk.enqueue(dev, &own_task("s2", "hang"));
-        talk.enqueue(dev, &stop("device", "s2", "failed", Some("no")));
+        talk.enqueue(dev, &stop("device", "s2", "failed", None));
         talk.world.settle();
         assert_eq!(talk.short(boss), ["ack s1", "end s1 failed cancelled: no"], "{seed}");
         let mut told = talk.short(dev);
         told.retain(|line| line.contains("s2"));
-        assert_eq!(told, ["ack s2", "end s2 failed cancelled: no"], "{seed}");
+        assert_eq!(told, ["ack s2", "end s2 failed cancelled: interrupted"], "{seed}");
     }
 }
 
@@ -159,15 +159,15 @@ fn a_client_error_is_echoed_and_kept_with_what_the_device_was_doing() {
     let mut talk = Talk::new();
     let (dev, boss) = talk.pair();
     let command = talk.command(boss, dev, "s1", "two");
-    let complain = |session: Option<&str>, error: Option<&str>| {
-        json!({ "type": "error", "status": "error", "session_id": session, "error": error, "request_id": "r1" })
-    };
+    let complain = |session: Option<&str>, error: Option<&str>| json!({ "type": "error", "status": "error", "session_id": session, "error": error, "request_id": "r1" });
     talk.say(dev, &complain(Some("s1"), Some("disk full")));
     let echo = talk.one(dev);
     assert_eq!((echo["error"].as_str(), echo["session_id"].as_str()), (Some("disk full"), Some("s1")));
     assert_eq!(echo["response_id"], "r1");
     assert_eq!(talk.events(&session("s1")).last(), Some(&"call_progress"));
-    for (session, error) in [(None, Some("disk full")), (Some("s9"), Some("x")), (None, None), (Some("s1"), Some(""))] {
+    for (session, error) in
+        [(None, Some("disk full")), (Some("s9"), Some("x")), (None, None), (Some("s1"), Some(""))]
+    {
         talk.say(dev, &complain(session, error));
         let told = talk.short(dev);
         assert_eq!(told, [format!("error {}", error.filter(|e| !e.is_empty()).unwrap_or("Unknown error"))]);

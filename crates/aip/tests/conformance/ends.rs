@@ -56,13 +56,35 @@ fn aip_055_an_end_is_completed_or_failed_and_says_what_came_of_it() {
     talk.world.set_default_agent(
         "planner",
         switchboard_testkit::Script::new()
-            .on("text", vec![Step::Text("it is ".into()), Step::Reason("hm".into()), Step::Text("done".into())])
+            .on(
+                "text",
+                vec![Step::Text("it is ".into()), Step::Reason("hm".into()), Step::Text("done".into())],
+            )
             .on("length", vec![Step::Text("cut".into()), Step::End(Finish::Length)])
             .on("filtered", vec![Step::End(Finish::Filtered)])
             .on("empty", vec![Step::End(Finish::Empty)])
-            .on("value", vec![Step::EndWith { finish: Finish::Complete, output: Some(json!({ "path": "x" })), usage: None, cpu_ms: None }])
-            .on("null", vec![Step::EndWith { finish: Finish::Complete, output: Some(Value::Null), usage: None, cpu_ms: None }])
-            .on("both", vec![batch(&["look"]), Step::EndWithResults { result: None, error: Some("gave up".into()) }]),
+            .on(
+                "value",
+                vec![Step::EndWith {
+                    finish: Finish::Complete,
+                    output: Some(json!({ "path": "x" })),
+                    usage: None,
+                    cpu_ms: None,
+                }],
+            )
+            .on(
+                "null",
+                vec![Step::EndWith {
+                    finish: Finish::Complete,
+                    output: Some(Value::Null),
+                    usage: None,
+                    cpu_ms: None,
+                }],
+            )
+            .on(
+                "both",
+                vec![batch(&["look"]), Step::EndWithResults { result: None, error: Some("gave up".into()) }],
+            ),
     );
     let (dev, boss) = talk.pair();
     for (request, status, result) in [
@@ -91,7 +113,9 @@ fn aip_056_the_failure_of_a_planner_is_told_in_its_words() {
     let raise = |message: &str| Step::Fail { kind: FailureKind::ModelUnavailable, message: message.into() };
     talk.plan("model", vec![Step::Text("half".into()), raise("no model: Überlast")]);
     let (dev, boss) = talk.pair();
-    for (request, error) in [("raise", "no plan"), ("panic", "the agent crashed"), ("model", "no model: Überlast")] {
+    for (request, error) in
+        [("raise", "no plan"), ("panic", "the agent crashed"), ("model", "no model: Überlast")]
+    {
         talk.say(boss, &task("dev", "s1", request));
         let end = talk.heard(boss).pop().unwrap();
         assert_eq!((text(&end, "status"), text(&end, "error")), ("failed".into(), error.into()));

@@ -76,7 +76,10 @@ fn aip_066_devices_may_not_ask_and_constellations_only_for_their_own() {
     for target in [json!("other"), json!("dev"), Value::Null] {
         message["target_id"] = target;
         talk.say(dev, &message);
-        assert_eq!(talk.short(dev), ["error DEVICE_INFO_REQUEST is permitted only for constellation clients"]);
+        assert_eq!(
+            talk.short(dev),
+            ["error DEVICE_INFO_REQUEST is permitted only for constellation clients"]
+        );
     }
     assert_eq!(talk.short(other), nothing());
 }

@@ -73,7 +73,11 @@ fn aip_030_messages_in_another_role_are_refused() {
     assert_eq!(talk.short(boss), ["end s1 completed"], "nothing has happened to it");
     talk.say(dev, &with(beat(), "client_type", "constellation"));
     talk.say(boss, &beat());
-    assert_eq!((talk.short(boss), talk.short(dev)), (vec!["ack".into()], vec!["end s1 completed".into(), "ack".into()]), "A2");
+    assert_eq!(
+        (talk.short(boss), talk.short(dev)),
+        (vec!["ack".into()], vec!["end s1 completed".into(), "ack".into()]),
+        "A2"
+    );
 }
 
 #[test]
@@ -272,7 +276,10 @@ fn aip_035_the_session_of_another_principal_cannot_be_entered_by_its_real_name()
     let real = session("s1");
     let his = talk.device_of("bob", "his", json!({}));
     talk.say(his, &own_task(real.as_str(), "one"));
-    assert_eq!(talk.short(his), ["error not permitted".to_owned(), format!("end {real} failed not permitted")]);
+    assert_eq!(
+        talk.short(his),
+        ["error not permitted".to_owned(), format!("end {real} failed not permitted")]
+    );
     assert_eq!(talk.events(&real).iter().filter(|name| **name == "turn_accepted").count(), 1);
     // Its owner may.
     talk.say(boss, &task("dev", real.as_str(), "one"));
@@ -361,7 +368,8 @@ fn errors_name_nobody_but_whom_the_sender_named() {
 #[test]
 fn addresses_in_metadata_are_data() {
     let mut talk = Talk::new();
-    let odd = json!({ "platform": "linux", "system_info": { "url": "http://10.0.0.1/x", "$ref": "file:///etc" } });
+    let odd =
+        json!({ "platform": "linux", "system_info": { "url": "http://10.0.0.1/x", "$ref": "file:///etc" } });
     let dev = talk.device_of("ann", "../../etc/passwd", odd);
     let boss = talk.boss("http://boss/", "../../etc/passwd");
     let mut message = task("../../etc/passwd", "file:///s", "one");

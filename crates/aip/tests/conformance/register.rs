@@ -29,6 +29,8 @@ fn aip_009_whoever_does_not_register_in_time_is_closed_without_a_word() {
 fn aip_018_the_first_message_is_a_registration_or_the_last() {
     for first in [
         beat().to_string(),
+        json!({ "type": "heartbeat", "status": "ok", "client_id": "dev" }).to_string(),
+        json!({ "type": "task", "status": "continue", "client_id": "dev", "request": "one" }).to_string(),
         task("dev", "s", "one").to_string(),
         json!({ "type": "command_results", "status": "ok" }).to_string(),
         "{".to_owned(),
@@ -78,7 +80,10 @@ fn aip_019_a_registration_needs_a_name() {
         let seen = talk.seen(peer);
         assert_eq!(seen.len(), 2, "{seen:?}");
         let crate::support::Seen::Message(error) = &seen[0] else { panic!("{seen:?}") };
-        assert_eq!((text(error, "error"), text(error, "response_id")), ("client_id is required".into(), "r1".into()));
+        assert_eq!(
+            (text(error, "error"), text(error, "response_id")),
+            ("client_id is required".into(), "r1".into())
+        );
         assert_eq!(talk.online("ann"), nothing());
     }
 }
@@ -124,15 +129,21 @@ fn aip_020_the_confirmation_comes_first_whatever_else_is_going_on() {
     let settings = switchboard_testkit::Settings { commit_ms: 100, ..Default::default() };
     let mut talk = Talk::with(AipLimits::default(), Default::default(), settings);
     let dev = talk.enter("ann");
-    talk.say(dev, &json!({
-        "type": "register", "status": "ok", "client_id": "dev", "metadata": { "task_announce": true },
-    }));
+    talk.say(
+        dev,
+        &json!({
+            "type": "register", "status": "ok", "client_id": "dev", "metadata": { "task_announce": true },
+        }),
+    );
     assert_eq!(talk.short(dev), nothing());
     let boss = talk.enter("ann");
     talk.say(boss, &register_boss("boss", Some("dev")));
     assert_eq!(talk.short(boss), ["ack"]);
     talk.say(boss, &json!({ "type": "device_info_request", "status": "ok", "client_type": "constellation" }));
-    assert_eq!(talk.dispatch("ann", &json!({ "client_id": "dev", "request": "hi", "task_name": "d" })).0, 200);
+    assert_eq!(
+        talk.dispatch("ann", &json!({ "client_id": "dev", "request": "hi", "task_name": "d" })).0,
+        200
+    );
     talk.world.send_bytes(dev, b"early");
     talk.say(dev, &beat());
     assert_eq!(talk.short(dev), nothing(), "nothing before the confirmation");
@@ -146,7 +157,14 @@ fn aip_020_the_confirmation_comes_first_whatever_else_is_going_on() {
     rest.sort();
     assert_eq!(
         rest,
-        ["ack", "command s1 look", "error Binary messages are not supported", "info?", "task d hi", "task t1 one"]
+        [
+            "ack",
+            "command s1 look",
+            "error Binary messages are not supported",
+            "info?",
+            "task d hi",
+            "task t1 one"
+        ]
     );
 }
 
@@ -297,7 +315,9 @@ fn aip_027_the_profile_is_kept_with_platform_and_facts() {
         .history()
         .iter()
         .filter_map(|(session, committed)| match &committed.event {
-            Event::DeviceJoined { device, principal } => Some((session.clone(), principal.clone(), (**device).clone())),
+            Event::DeviceJoined { device, principal } => {
+                Some((session.clone(), principal.clone(), (**device).clone()))
+            }
             _ => None,
         })
         .collect();

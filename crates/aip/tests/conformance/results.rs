@@ -132,7 +132,10 @@ fn aip_058_a_planner_may_go_on_after_failures_or_not() {
     let told = told(&end);
     assert_eq!((text(&told[0], "status"), text(&told[0], "error")), ("failure".into(), "broken".into()));
     assert_eq!(told[0]["namespace"], "Bash");
-    assert_eq!((text(&told[1], "status"), text(&told[1], "error")), ("skipped".into(), "after a failure".into()));
+    assert_eq!(
+        (text(&told[1], "status"), text(&told[1], "error")),
+        ("skipped".into(), "after a failure".into())
+    );
     assert_eq!(talk.short(dev), ["end s1 completed"]);
     let command = talk.command(boss, dev, "s2", "strict");
     talk.say(dev, &results(&command, json!([{ "status": "failure", "call_id": call(&command, 0) }])));
@@ -222,15 +225,17 @@ fn results_without_ids_are_matched_by_their_place() {
     let command = talk.command(boss, dev, "s1", "three");
     let given = json!([
         { "status": "success", "result": "first" },
-        { "status": "none" },
+        { "status": "none", "error": "nothing to see", "namespace": "n" },
         { "status": "failure", "error": "third", "result": { "exit": 1 }, "call_id": null },
     ]);
     talk.say(dev, &results(&command, given));
     let told = told(&talk.one(boss));
     assert_eq!((text(&told[0], "status"), text(&told[0], "result")), ("success".into(), "first".into()));
     assert_eq!((text(&told[1], "status"), &told[1]["result"]), ("none".into(), &Value::Null));
+    assert_eq!((text(&told[1], "error"), text(&told[1], "namespace")), ("nothing to see".into(), "n".into()));
     assert_eq!((text(&told[2], "status"), text(&told[2], "error")), ("failure".into(), "third".into()));
     assert_eq!(told[2]["result"], json!({ "exit": 1 }));
+    assert_eq!(talk.short(dev).len(), 1);
     // Fewer of them have no place.
     let command = talk.command(boss, dev, "s2", "three");
     talk.say(dev, &results(&command, json!([{ "status": "success" }, { "status": "success" }])));
@@ -244,7 +249,8 @@ fn results_with_ids_are_matched_by_them_in_any_order() {
     talk.plan("three", vec![batch(&["a", "b", "c"]), finish()]);
     let (dev, boss) = talk.pair();
     let command = talk.command(boss, dev, "s1", "three");
-    let one = |index: usize| json!({ "status": "success", "result": index, "call_id": call(&command, index) });
+    let one =
+        |index: usize| json!({ "status": "success", "result": index, "call_id": call(&command, index) });
     talk.say(dev, &results(&command, json!([one(2), one(0), one(1)])));
     let told = told(&talk.one(boss));
     assert_eq!(told.iter().map(|one| one["result"].clone()).collect::<Vec<_>>(), [0, 1, 2]);
@@ -287,7 +293,10 @@ fn results_of_a_mebibyte_and_more_pass() {
     let (dev, boss) = talk.pair();
     let command = talk.command(boss, dev, "s1", "one");
     let big = "x".repeat(4 << 20);
-    talk.say(dev, &results(&command, json!([{ "status": "success", "result": big, "call_id": call(&command, 0) }])));
+    talk.say(
+        dev,
+        &results(&command, json!([{ "status": "success", "result": big, "call_id": call(&command, 0) }])),
+    );
     assert_eq!(told(&talk.one(boss))[0]["result"].as_str().unwrap().len(), 4 << 20);
     talk.say(boss, &task("dev", "s2", "one"));
     assert_eq!(talk.short(boss), ["ack s2"]);

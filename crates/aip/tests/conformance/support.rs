@@ -374,9 +374,7 @@ pub(crate) fn results(command: &Value, results: Value) -> Value {
 
 /// Every command of a message is a success that names its tool.
 pub(crate) fn done(command: &Value) -> Value {
-    let one = |action: &Value| {
-        json!({ "status": "success", "result": { "tool": action["tool_name"] }, "call_id": action["call_id"] })
-    };
+    let one = |action: &Value| json!({ "status": "success", "result": { "tool": action["tool_name"] }, "call_id": action["call_id"] });
     results(command, command["actions"].as_array().unwrap().iter().map(one).collect())
 }
 
@@ -390,7 +388,7 @@ pub(crate) fn finish() -> Step {
 }
 
 /// The agent that plans: what it does depends on what it is asked.
-fn planner() -> Script {
+pub(crate) fn planner() -> Script {
     Script::new()
         .on("one", vec![batch(&["look"]), finish()])
         .on("two", vec![batch(&["look", "click"]), batch(&["type"]), finish()])

@@ -41,11 +41,8 @@ fn aip_001_the_socket_and_the_four_endpoints_are_served_and_nothing_else() {
 #[test]
 fn aip_002_the_credential_comes_in_the_query_or_in_a_header() {
     let mut talk = Talk::new();
-    let keyed = OpeningRequest {
-        query: String::new(),
-        headers: vec![("x-api-key", "ann".to_owned())],
-        ..socket("")
-    };
+    let keyed =
+        OpeningRequest { query: String::new(), headers: vec![("x-api-key", "ann".to_owned())], ..socket("") };
     let later = OpeningRequest { query: "a=b&token=ann".to_owned(), ..socket("") };
     let escaped = OpeningRequest { query: "token=%61%6En".to_owned(), ..socket("") };
     for request in [socket("ann"), bearing("Bearer ann"), bearing("bearer ann"), keyed, later, escaped] {
@@ -124,10 +121,9 @@ fn refusals_are_told_in_the_words_of_the_reference() {
     assert_eq!(told(&Refusal::TooBig).0, 413);
     assert_eq!(told(&Refusal::UnknownAgent).0, 404);
     assert_eq!(told(&Refusal::Malformed("x")), (400, r#"{"detail":"x"}"#.to_owned()));
-    for (refusal, status) in [
-        (Refusal::TooMany { retry_ms: 1_500 }, 429),
-        (Refusal::Draining { retry_ms: 1_500 }, 503),
-    ] {
+    for (refusal, status) in
+        [(Refusal::TooMany { retry_ms: 1_500 }, 429), (Refusal::Draining { retry_ms: 1_500 }, 503)]
+    {
         let reply = aip.refuse(&refusal);
         assert_eq!(reply.status, status);
         assert!(reply.headers.contains(&("retry-after", "2".to_owned())), "{:?}", reply.headers);

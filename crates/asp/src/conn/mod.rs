@@ -380,6 +380,11 @@ impl AspConnection {
                 self.leave();
                 self.close(Close::Internal);
             }
+            // A text message has no place here, whatever is in it.
+            CloseReason::NotText => {
+                self.leave();
+                self.close(Close::Text);
+            }
             CloseReason::Unauthorized => {
                 self.fatal(crate::Code::AuthInvalid, "the credential was revoked", Close::Auth);
             }

@@ -61,7 +61,7 @@ impl Machine {
             Display::Wayland => "wayland",
         });
         let disk = nix::sys::statvfs::statvfs(&self.shared).ok().map(|disk| {
-            let unit = u64::from(disk.fragment_size());
+            let unit = disk.fragment_size();
             let size = |blocks: u64| gigabytes(blocks.saturating_mul(unit));
             json!({ "total_gb": size(disk.blocks()), "free_gb": size(disk.blocks_available()) })
         });
@@ -91,7 +91,10 @@ impl Machine {
         [
             ("gui", gui),
             ("cli", true),
-            ("browser", gui && found(&["firefox", "chromium", "google-chrome", "chromium-browser", "epiphany"])),
+            (
+                "browser",
+                gui && found(&["firefox", "chromium", "google-chrome", "chromium-browser", "epiphany"]),
+            ),
             ("file_system", true),
             ("office", gui && found(&["libreoffice", "soffice"])),
             ("linux_apps", true),
@@ -167,7 +170,6 @@ fn cpu_count(processors: &str) -> u64 {
 }
 
 /// With two decimals.
-#[expect(clippy::cast_precision_loss, reason = "two decimals are left of it")]
 fn gigabytes(bytes: u64) -> f64 {
     (bytes as f64 / f64::from(1_u32 << 30) * 100.0).round() / 100.0
 }

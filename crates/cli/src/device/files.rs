@@ -157,7 +157,10 @@ mod tests {
         let part = read(&root, "big", 0, Some(u64::MAX - 1)).unwrap();
         assert_eq!(part["content"].as_str().unwrap().len() as u64, MAX_READ);
         assert_eq!(part["next_offset"], MAX_READ);
-        assert_eq!(read(&root, "big", 0, None).unwrap()["content"].as_str().unwrap().len() as u64, DEFAULT_READ);
+        assert_eq!(
+            read(&root, "big", 0, None).unwrap()["content"].as_str().unwrap().len() as u64,
+            DEFAULT_READ
+        );
     }
 
     #[test]
@@ -185,7 +188,10 @@ mod tests {
             std::fs::write(folder.path().join(format!("sub/{number}")), "").unwrap();
         }
         let listed = list(&root, "sub").unwrap();
-        assert_eq!((listed["entries"].as_array().unwrap().len(), &listed["more"]), (MAX_ENTRIES, &json!(true)));
+        assert_eq!(
+            (listed["entries"].as_array().unwrap().len(), &listed["more"]),
+            (MAX_ENTRIES, &json!(true))
+        );
         assert_eq!(list(&root, "b.txt").unwrap_err().message, "b.txt: not a folder");
     }
 

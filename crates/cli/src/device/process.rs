@@ -39,7 +39,12 @@ impl Host {
     }
 
     /// Runs a command to its end. Dropped before, it kills the command and everything it started.
-    pub(super) async fn run(&self, line: &Line, folder: &Path, limit: Duration) -> Result<Value, ToolFailure> {
+    pub(super) async fn run(
+        &self,
+        line: &Line,
+        folder: &Path,
+        limit: Duration,
+    ) -> Result<Value, ToolFailure> {
         let (child, group) = self.spawn(line, folder)?;
         let captured = capture(child, group, limit).await;
         let Captured { output, errors, .. } = &captured;
@@ -189,7 +194,8 @@ mod tests {
     use super::*;
 
     fn host() -> Host {
-        let variables = [("PATH", "/usr/local/bin:/usr/bin:/bin:relative"), ("SWITCHBOARD_TOKEN", "s"), ("MINE", "t")];
+        let variables =
+            [("PATH", "/usr/local/bin:/usr/bin:/bin:relative"), ("SWITCHBOARD_TOKEN", "s"), ("MINE", "t")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Host::new(&Environment::new(variables), Some("MINE"))
     }
@@ -206,7 +212,10 @@ mod tests {
         assert_eq!(result, json!({"exit_code": 0, "stdout": "hello\n", "stderr": ""}));
         let result = run("pwd; echo no >&2; exit 3", LONG).await.unwrap();
         assert_eq!(result, json!({"exit_code": 3, "stdout": "/tmp\n", "stderr": "no\n"}));
-        assert_eq!(run("no-such-program", LONG).await.unwrap_err().message, "there is no program no-such-program");
+        assert_eq!(
+            run("no-such-program", LONG).await.unwrap_err().message,
+            "there is no program no-such-program"
+        );
         let killed = run("kill -9 $$", LONG).await.unwrap_err();
         assert!(killed.message.contains("killed"), "{killed}");
     }

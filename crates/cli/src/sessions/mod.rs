@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::remote::RemoteArgs;
 
 pub(crate) mod story;
-mod table;
+pub(crate) mod table;
 mod tail;
 
 /// What to look at.
@@ -206,7 +206,7 @@ async fn newest_turns(
     }
 }
 
-fn to_json(value: &impl serde::Serialize) -> Result<String, Failure> {
+pub(crate) fn to_json(value: &impl serde::Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(unreadable)
 }
 
@@ -214,7 +214,7 @@ fn unreadable(error: serde_json::Error) -> Failure {
     Failure::failed(format!("this cannot be written as JSON: {error}"))
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("expected a number of at least 1".to_owned()),
         Ok(number) => Ok(number),

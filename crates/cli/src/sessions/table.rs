@@ -6,24 +6,24 @@ use crate::console::Palette;
 
 /// Rows of cells under a heading.
 #[derive(Debug)]
-pub(super) struct Table<const N: usize> {
+pub(crate) struct Table<const N: usize> {
     heading: [&'static str; N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
     /// A table without rows.
-    pub(super) fn new(heading: [&'static str; N]) -> Self {
+    pub(crate) fn new(heading: [&'static str; N]) -> Self {
         Self { heading, rows: Vec::new() }
     }
 
     /// Adds a row.
-    pub(super) fn row(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
 
     /// All of it; the last column is not padded.
-    pub(super) fn text(&self, palette: Palette) -> String {
+    pub(crate) fn text(&self, palette: Palette) -> String {
         let Palette { dim, reset, .. } = palette;
         let mut widths = self.heading.map(|cell| cell.width());
         for row in &self.rows {

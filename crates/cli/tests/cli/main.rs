@@ -6,6 +6,8 @@
 mod chat;
 mod chat_acolyte;
 mod config;
+mod device;
+mod devices;
 mod inspect;
 mod scripted;
 mod serve;

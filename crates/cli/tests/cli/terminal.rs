@@ -18,9 +18,14 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn chat(url: &str, home: &TempDir, more: &str) -> Self {
+        Self::start(&format!("chat --url {url} {more}"), home)
+    }
+
+    /// The binary with these arguments.
+    pub(crate) fn start(arguments: &str, home: &TempDir) -> Self {
         let binary = env!("CARGO_BIN_EXE_switchboard");
         // A shell that stays in between takes Ctrl-C for itself, and ends with a code of its own.
-        let line = format!("exec '{binary}' chat --url {url} {more}");
+        let line = format!("exec '{binary}' {arguments}");
         let mut command = Command::new("script");
         command.args(["-qfec", &line, "/dev/null"]);
         clean(&mut command);

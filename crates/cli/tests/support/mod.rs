@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+pub(crate) mod aip;
+pub(crate) mod found;
 #[path = "../../../server/tests/support/rpc.rs"]
 pub(crate) mod rpc;
 #[path = "../../../server/tests/support/wire.rs"]
@@ -20,6 +22,10 @@ pub(crate) const SECRETS: &[(&str, &str)] = &[
     ("PEER_KEY_BOB", "key-of-bob-0123456789abcdef"),
     ("PEER_KEY_NARROW", "key-of-narrow-0123456789abcdef"),
     ("PEER_KEY_ADMIN", "key-of-admin-0123456789abcdef"),
+    ("PEER_KEY_LAB", "key-of-lab-0123456789abcdef"),
+    ("PEER_KEY_BOSS", "key-of-boss-0123456789abcdef"),
+    ("PEER_KEY_SCOUT", "key-of-scout-0123456789abcdef"),
+    ("PEER_KEY_MUTE", "key-of-mute-0123456789abcdef"),
     ("PEER_JWT_SECRET", "a-secret-that-is-shared-and-long-enough"),
     ("PEER_JWT_ISSUER", "https://issuer.test"),
     ("PEER_JWT_AUDIENCE", "https://switchboard.test"),
@@ -97,7 +103,14 @@ impl Served {
     pub(crate) fn start(data: &Path, settings: &[&[&str]]) -> Self {
         let mut all = vec![format!("data_dir={}", data.display())];
         all.extend(settings.iter().copied().flatten().map(ToString::to_string));
-        let mut child = serve_command(&all)
+        let mut command = serve_command(&all);
+        // Settings of whoever runs the tests are none of the server's.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SWITCHBOARD_") {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
             .envs(SECRETS.iter().copied())
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())

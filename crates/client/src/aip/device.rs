@@ -43,8 +43,14 @@ impl Device {
     pub fn new(options: Options, config: DeviceConfig, tools: impl Tools) -> Result<Self, OptionsError> {
         let (commands, command_queue) = mpsc::channel(COMMANDS);
         let (control, control_queue) = mpsc::unbounded_channel();
-        let actor =
-            Actor::new(options, config, AnyTools::new(tools), command_queue, control.downgrade(), control_queue)?;
+        let actor = Actor::new(
+            options,
+            config,
+            AnyTools::new(tools),
+            command_queue,
+            control.downgrade(),
+            control_queue,
+        )?;
         tokio::spawn(actor.run());
         Ok(Self { commands, control })
     }

@@ -19,18 +19,9 @@ use super::tools::AnyTools;
 
 /// What a handle asks for, with a place for the answer.
 pub(super) enum Command {
-    Connect {
-        reply: oneshot::Sender<Result<(), ConnectError>>,
-    },
-    Submit {
-        request: String,
-        task_name: Option<String>,
-        reply: oneshot::Sender<Result<Task, ClientError>>,
-    },
-    SetInfo {
-        info: Map<String, Value>,
-        reply: oneshot::Sender<()>,
-    },
+    Connect { reply: oneshot::Sender<Result<(), ConnectError>> },
+    Submit { request: String, task_name: Option<String>, reply: oneshot::Sender<Result<Task, ClientError>> },
+    SetInfo { info: Map<String, Value>, reply: oneshot::Sender<()> },
 }
 
 /// The task.

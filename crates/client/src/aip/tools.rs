@@ -106,7 +106,11 @@ impl AnyTools {
         };
         // Also what a tool does before its first await may panic.
         let ran = AssertUnwindSafe(async move {
-            if call.name == LIST_TOOLS { listing(tools.list(), &call.parameters) } else { tools.run(call).await }
+            if call.name == LIST_TOOLS {
+                listing(tools.list(), &call.parameters)
+            } else {
+                tools.run(call).await
+            }
         });
         match ran.catch_unwind().await {
             Ok(Ok(result)) => Outcome { result, namespace, ..Outcome::new(ResultStatus::Success) },

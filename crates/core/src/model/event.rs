@@ -1,5 +1,7 @@
 //! What happened: the only thing that is ever stored.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -188,7 +190,7 @@ pub enum Event {
         /// Which turn.
         turn: TurnId,
         /// What it asks.
-        call: Box<Call>,
+        call: Arc<Call>,
     },
     /// A call reports progress.
     CallProgress {
@@ -286,7 +288,7 @@ impl Event {
     }
 
     /// The device that has to hear of this event's session, since something is asked of it.
-    pub const fn device(&self) -> Option<&Callsign> {
+    pub fn device(&self) -> Option<&Callsign> {
         match self {
             Self::TurnAccepted { device, .. } => device.as_ref(),
             Self::CallRequested { call, .. } => match &call.executor {

@@ -1,5 +1,7 @@
 //! Taking in what was committed. Total: an event that makes no sense changes nothing.
 
+use std::sync::Arc;
+
 use crate::id::{MessageId, TurnId};
 use crate::model::{Call, Claim, Committed, Event, Output, TurnOutcome};
 use crate::session::{
@@ -229,9 +231,9 @@ impl TurnState {
         }
     }
 
-    fn open_call(&mut self, call: &Call, at: Timestamp) {
+    fn open_call(&mut self, call: &Arc<Call>, at: Timestamp) {
         self.barren_claims = 0;
         self.first_output_at.get_or_insert(at);
-        self.calls.insert(call.id.clone(), call.clone());
+        self.calls.insert(call.id.clone(), Arc::clone(call));
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use std::sync::Arc;
+
 use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
@@ -278,7 +280,7 @@ impl Session {
             if calls.iter().skip(index + 1).any(|other| other.id == call.id) {
                 return Err(Reject::Invalid(format!("two calls of one name: {}", call.id)));
             }
-            let call = Box::new(self.call(turn, call)?);
+            let call = Arc::new(self.call(turn, call)?);
             events.push(Event::CallRequested { turn: turn.turn.clone(), call });
         }
         Ok(self.decision(events))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::id::{Callsign, TurnId};
-use crate::model::{Actor, Call, Device, Event, Executor, FailureKind, TurnEnd};
+use crate::model::{Actor, Device, Event, Executor, FailureKind, TurnEnd};
 use crate::principal::Role;
 use crate::reject::Reject;
 use crate::session::{Decision, Session, TurnStatus};
@@ -62,7 +62,7 @@ impl Session {
         };
         let calls = self.turns.values().flat_map(|turn| turn.calls.values());
         let tools = self.tools.values().filter_map(|tool| device(&tool.executor));
-        calls.filter_map(|call: &Call| device(&call.executor)).chain(tools).collect()
+        calls.filter_map(|call| device(&call.executor)).chain(tools).collect()
     }
 }
 

@@ -8,6 +8,7 @@
 //! are forgotten after a while. What lies further back is read from the log or a projection.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -279,7 +280,7 @@ pub struct TurnState {
     /// The answer's text so far.
     pub text: String,
     /// Calls that wait for their end.
-    pub calls: BTreeMap<CallId, Call>,
+    pub calls: BTreeMap<CallId, Arc<Call>>,
     /// When it was interrupted.
     pub interrupted_at: Option<Timestamp>,
 }
@@ -301,7 +302,7 @@ impl TurnState {
     /// Whether something is asked of this device.
     pub(crate) fn concerns(&self, device: &Callsign) -> bool {
         let asked = |call: &Call| matches!(&call.executor, Executor::Device(asked) if asked == device);
-        self.device.as_ref() == Some(device) || self.calls.values().any(asked)
+        self.device.as_ref() == Some(device) || self.calls.values().any(|call| asked(call))
     }
 
     fn view(&self) -> TurnView {

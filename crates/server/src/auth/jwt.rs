@@ -308,5 +308,6 @@ const fn family(algorithm: config::Algorithm) -> Family {
 /// Values of `typ` that name an access token.
 const TYPES: &[&str] = &["JWT", "at+jwt", "application/at+jwt"];
 /// Prefixes of scopes that are ours.
-const SCOPE_PREFIXES: &[&str] = &["agent", "switchboard", "asp", "acolyte", "aip", "vip", "alicia"];
+const SCOPE_PREFIXES: &[&str] =
+    &["agent", "device", "constellation", "target", "switchboard", "asp", "acolyte", "aip", "vip", "alicia"];
 const MAX_SUBJECT_BYTES: usize = 256;

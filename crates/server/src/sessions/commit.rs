@@ -164,7 +164,7 @@ impl SessionActor {
                         }
                     }
                     if let (Err(reject), true) = (&result, mail.is_workers()) {
-                        self.judge(&mail.op, reject);
+                        self.judge(&mail, reject);
                     }
                     mail.reply.answer(result);
                 }
@@ -255,10 +255,18 @@ impl SessionActor {
     }
 
     /// An agent whose output was refused for what it is must not go on as if it had been taken.
-    fn judge(&self, op: &Op, reject: &Reject) {
-        let (Op::Emit { turn, .. } | Op::Progress { turn, .. } | Op::Answer { turn, .. }) = op else {
+    fn judge(&self, mail: &Mail, reject: &Reject) {
+        let (Op::Emit { turn, .. }
+        | Op::Progress { turn, .. }
+        | Op::Answer { turn, .. }
+        | Op::Request { turn, .. }) = &mail.op
+        else {
             return;
         };
+        // An agent that waits for the answer is told, and may make something of it.
+        if !matches!(mail.reply, ReplyTo::Nobody) {
+            return;
+        }
         let Some(executing) = self.executing.get(turn) else { return };
         if !matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
             executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.to_string()));
@@ -291,6 +299,7 @@ impl SessionActor {
                         mail.op,
                         Op::Lose { .. }
                             | Op::LoseDevice { .. }
+                            | Op::Conclude { .. }
                             | Op::Recover
                             | Op::Detach { .. }
                             | Op::CloseAttachment { .. }
@@ -307,7 +316,7 @@ impl SessionActor {
         while self.retained.len() > MAX_RETAINED {
             let Some(mail) = self.retained.pop_front() else { break };
             let reject = Reject::Unavailable { reason: error.to_string() };
-            self.judge(&mail.op, &reject);
+            self.judge(&mail, &reject);
             mail.reply.answer(Err(reject));
         }
         while let Err(error) = self.load().await {

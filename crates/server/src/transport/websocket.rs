@@ -64,10 +64,12 @@ impl Transport for Socket {
     /// the peer has not read yet.
     async fn finish(&mut self, close: Close) {
         let frame = CloseFrame { code: close.code, reason: close.reason.into() };
-        if self.0.send(Message::Close(Some(frame))).await.is_ok() {
-            let hang_up = async { while let Some(Ok(_)) = self.0.next().await {} };
-            let _ = tokio::time::timeout(HANG_UP, hang_up).await;
+        if self.0.send(Message::Close(Some(frame))).await.is_err() {
+            // The peer closed first. The answer to that is ready, and only has to go out.
+            let _ = self.0.flush().await;
         }
+        let hang_up = async { while let Some(Ok(_)) = self.0.next().await {} };
+        let _ = tokio::time::timeout(HANG_UP, hang_up).await;
     }
 }
 
@@ -77,6 +79,9 @@ fn reason_of(error: &axum::Error) -> CloseReason {
         // The WebSocket library reports an oversized message as a capacity error.
         if cause.to_string().contains("too long") || cause.to_string().contains("too big") {
             return CloseReason::TooBig;
+        }
+        if cause.to_string().contains("UTF-8") {
+            return CloseReason::NotText;
         }
         source = cause.source();
     }

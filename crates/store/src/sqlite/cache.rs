@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use std::sync::Arc;
+
 use switchboard_core::{Position, SessionId, SessionRow};
 
 /// What the writer knows of a session without asking the database.
@@ -12,7 +14,7 @@ pub(super) struct Known {
     /// Its last event.
     pub(super) head: Position,
     /// Its row as it is in the database.
-    pub(super) summary: Option<SessionRow>,
+    pub(super) summary: Option<Arc<SessionRow>>,
 }
 
 /// Two generations of sessions: what was used since the younger began, and what before. When the

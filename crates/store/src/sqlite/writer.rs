@@ -191,8 +191,8 @@ impl Writer {
         self.pruned_at = changes.pruned_at.unwrap_or(self.pruned_at);
         for (session, change) in changes.sessions {
             if let Some(stream) = change.stream {
-                let summary = change.summary.cloned().or(change.written);
-                self.heads.insert(session.clone(), Known { stream, head: change.head, summary });
+                let known = Known { stream, head: change.head, summary: change.written };
+                self.heads.insert(session.clone(), known);
             }
         }
         Ok(outcomes)
@@ -231,9 +231,10 @@ impl Writer {
             changes.events += append.events();
             outcomes.push(Ok(()));
         }
-        for (_, change) in &changes.sessions {
+        for (_, change) in &mut changes.sessions {
             if let (Some(stream), Some(summary)) = (change.stream, change.summary) {
-                statements::put_session(&self.connection, stream, summary, change.written.as_ref())?;
+                statements::put_session(&self.connection, stream, summary, change.written.as_deref())?;
+                change.written = Some(Arc::new(summary.clone()));
             }
         }
         if let Some(now) = newest_key.filter(|now| now.since(self.pruned_at) >= PRUNE_EVERY) {
@@ -307,7 +308,9 @@ impl Writer {
             Some(Checkpoint::Whole) => self.checkpoint_at = every,
             // Readers still need old pages. If that goes on for long, wait for them a moment.
             Some(Checkpoint::Part) if pages >= every.saturating_mul(PATIENCE) => {
-                self.busy_timeout(CHECKPOINT_WAIT);
+                // Beyond that, appends wait for the log rather than the log for appends.
+                let overdue = pages >= every.saturating_mul(PATIENCE + PATIENCE / 2);
+                self.busy_timeout(if overdue { OVERDUE_WAIT } else { CHECKPOINT_WAIT });
                 let done = self.checkpoint("RESTART");
                 self.busy_timeout(self.options.busy_timeout);
                 let whole = matches!(done, Some(Checkpoint::Whole));
@@ -419,7 +422,7 @@ struct Change<'a> {
     stream: Option<i64>,
     head: Position,
     /// Its row as it was before.
-    written: Option<SessionRow>,
+    written: Option<Arc<SessionRow>>,
     /// Its row as it becomes, written once per transaction.
     summary: Option<&'a SessionRow>,
 }
@@ -439,4 +442,6 @@ const PRUNE_LIMIT: u32 = 1000;
 
 /// So many times the usual size may the write-ahead log reach before readers are waited for.
 const PATIENCE: u32 = 8;
+/// How long the writer waits for a checkpoint that is long overdue.
+const OVERDUE_WAIT: Duration = Duration::from_secs(2);
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);

@@ -78,6 +78,7 @@ impl Runner {
                     "unauthorized" => CloseReason::Unauthorized,
                     "too_slow" => CloseReason::TooSlow,
                     "too_big" => CloseReason::TooBig,
+                    "not_text" => CloseReason::NotText,
                     "internal" => CloseReason::Internal,
                     other => return Err(format!("no such reason: {other}")),
                 };

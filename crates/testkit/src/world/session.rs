@@ -75,6 +75,7 @@ impl Mail {
             self.op,
             Op::Lose { .. }
                 | Op::LoseDevice { .. }
+                | Op::Conclude { .. }
                 | Op::Recover
                 | Op::Detach { .. }
                 | Op::CloseAttachment { .. }
