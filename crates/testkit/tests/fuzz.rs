@@ -90,3 +90,13 @@ fn acolyte_decode() {
 fn acolyte_connection() {
     run("acolyte_connection", fuzzing::acolyte_connection);
 }
+
+#[test]
+fn aip_decode() {
+    run("aip_decode", fuzzing::aip_decode);
+}
+
+#[test]
+fn aip_connection() {
+    run("aip_connection", fuzzing::aip_connection);
+}

@@ -127,6 +127,7 @@ fn aip_088_the_answer_of_the_device_runs_under_that_session_and_is_reported_as_d
     let result = talk.task_result("ann", "T1");
     assert_eq!(result, json!({ "status": "done", "result": end["result"] }), "A17");
     assert_eq!(talk.task_result("ann", "T1"), result, "as often as one asks");
+    assert_eq!(talk.task_result("ann", "T%31"), result, "and however it is written");
     assert_eq!(talk.task_result("bob", "T1"), json!({ "status": "pending" }), "by its principal only");
 }
 

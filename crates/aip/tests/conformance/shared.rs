@@ -182,6 +182,10 @@ fn a_device_hears_nothing_of_what_others_do_in_the_same_session() {
     talk.obey(other, &queued);
     assert_eq!(talk.short(second), [format!("ack {real}"), format!("end {real} completed")]);
     assert!(talk.short(dev).is_empty(), "it is not there any more");
+    talk.say(boss, &task("dev", "s2", "hang"));
+    assert_eq!(talk.short(dev), ["task t1 hang"]);
+    talk.world.ask(&session("s2"), ann(), start("t3", "one", Some("other"))).unwrap();
+    assert_eq!((talk.heard(other).len(), talk.short(dev).len()), (2, 0), "also while it has nothing to do");
 }
 
 #[test]

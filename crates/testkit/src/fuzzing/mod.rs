@@ -4,11 +4,13 @@
 //! They are here so that ordinary tests run them too, on the corpus and on random input.
 
 mod acolyte;
+mod aip;
 mod connection;
 mod decode;
 mod session;
 
 pub use acolyte::{acolyte_connection, acolyte_decode};
+pub use aip::{aip_connection, aip_decode};
 pub use connection::connection;
 pub use decode::decode;
 pub use session::session;
