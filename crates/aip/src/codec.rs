@@ -108,10 +108,8 @@ impl Stamp {
         let micros = time.as_micros() % 1_000_000;
         if micros > 0 {
             self.text.push('.');
-            let mut unit = 100_000;
-            while unit > 0 {
-                self.text.push(digit(micros / unit % 10));
-                unit /= 10;
+            for unit in [100_000, 10_000, 1_000, 100, 10, 1_u64] {
+                self.text.push(digit(micros.checked_div(unit).unwrap_or_default() % 10));
             }
         }
         self.text.push_str("+00:00");
@@ -130,13 +128,12 @@ pub fn uuid(seed: &Seed, counter: u64) -> String {
 pub fn uuid_of(high: u64, low: u64) -> String {
     let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
     let mut text = String::with_capacity(36);
-    for (index, nibble) in
-        (0..16).map(|at| high >> (60 - 4 * at)).chain((0..16).map(|at| low >> (60 - 4 * at))).enumerate()
-    {
-        if matches!(index, 8 | 12 | 16 | 20) {
+    for (index, byte) in high.to_be_bytes().into_iter().chain(low.to_be_bytes()).enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        text.push(digit(nibble & 0xf));
+        text.push(digit(u64::from(byte >> 4)));
+        text.push(digit(u64::from(byte & 0xf)));
     }
     text
 }
@@ -348,3 +345,47 @@ const MAX_DEPTH: usize = 201;
 
 /// How much of an unknown word is shown.
 const MAX_WORD: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ServerMessageType, TaskStatus};
+
+    #[test]
+    fn the_short_way_to_a_confirmation_leads_to_the_same_text() {
+        for session_id in [None, Some("run42@t1"), Some("a \"quoted\"\n\u{e9}")] {
+            let confirmation = ServerMessage {
+                session_id: session_id.map(str::to_owned),
+                timestamp: Some("2025-11-06T10:30:00+00:00".into()),
+                response_id: Some("r1".into()),
+                ..ServerMessage::new(ServerMessageType::Heartbeat, TaskStatus::Ok)
+            };
+            let short = encode_confirmation(session_id, "2025-11-06T10:30:00+00:00", "r1");
+            assert_eq!(short, encode_server(&confirmation));
+        }
+    }
+
+    #[test]
+    fn a_stamp_writes_the_same_whatever_it_wrote_before() {
+        let mut stamp = Stamp::default();
+        for (micros, text) in [
+            (1_762_425_000_123_456, "2025-11-06T10:30:00.123456+00:00"),
+            (1_762_425_000_000_001, "2025-11-06T10:30:00.000001+00:00"),
+            (1_762_425_000_000_000, "2025-11-06T10:30:00+00:00"),
+            (1_762_425_001_900_000, "2025-11-06T10:30:01.900000+00:00"),
+        ] {
+            assert_eq!(stamp.write(Timestamp::from_micros(micros)), text);
+            assert_eq!(timestamp(Timestamp::from_micros(micros)), text);
+        }
+    }
+
+    #[test]
+    fn a_uuid_says_that_it_is_one() {
+        assert_eq!(uuid_of(0, 0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(uuid_of(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(
+            uuid_of(0x0123_4567_89ab_cdef, 0x0123_4567_89ab_cdef),
+            "01234567-89ab-4def-8123-456789abcdef"
+        );
+    }
+}

@@ -78,7 +78,7 @@ def action(value):
     text(value["tool_name"], "tool_name")
     ensure(value["parameters"] is None or isinstance(value["parameters"], dict), "parameters", value)
     ensure(value["tool_type"] in ("data_collection", "action"), "tool_type", value)
-    text(value["call_id"], "call_id")
+    fresh_id(value["call_id"], "call_id")
 
 
 # What may be set besides type, status and timestamp, per type; the first list has to be (section 4).

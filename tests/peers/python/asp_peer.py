@@ -112,7 +112,6 @@ async def asp_004_refuses_without_subprotocol(world):
 async def asp_005_serves_the_path_and_no_other(world):
     equal((await world.upgrade()).status, 101, "status")
     equal((await world.upgrade(path="/v1/agent-socket/more")).status, 404, "status")
-    equal((await world.upgrade(path="/ws")).status, 404, "status")
 
 
 @check

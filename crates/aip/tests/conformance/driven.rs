@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use switchboard_aip::{Aip, AipLimits, Service};
 use switchboard_core::{
-    Callsign, Connection, Frame, Input, Op, Opening, OpeningRequest, Output, Position, Principal,
-    Protocol as _, Reject, Reply, RequestId, Seed, SessionId, Signal, Timestamp, Upgrade,
+    Callsign, Connection, Enrolled, Frame, Input, Op, Opening, OpeningRequest, Output, Position, Principal,
+    Protocol as _, Reject, Reply, RequestId, Role, Seed, SessionId, Signal, Timestamp, Upgrade,
 };
 
 use crate::support::{register, register_boss, short, stop, task};
@@ -30,22 +30,7 @@ enum Asked {
 
 impl Driven {
     fn new(first: &Value) -> Self {
-        let aip = Aip::new(AipLimits::default(), Service::default());
-        let upgrade = Upgrade {
-            principal: Principal::new("ann"),
-            now: Timestamp::default(),
-            request: OpeningRequest { path: "/ws", websocket: true, ..OpeningRequest::default() },
-            opening: Opening {
-                credentials: Vec::new(),
-                subprotocol: None,
-                agent: None,
-                parameters: Vec::new(),
-            },
-            agent: "planner".into(),
-            agents: vec!["planner".into()],
-            tools: Vec::new(),
-        };
-        let connection = aip.accept(upgrade, Seed::new([7; 32])).unwrap();
+        let connection = connection("/ws");
         let now = Timestamp::from_secs(1000);
         let mut driven =
             Self { connection, now, sent: Vec::new(), asked: Vec::new(), closed: None, wake: None };
@@ -126,6 +111,21 @@ impl Driven {
         self.feed(Input::Done(request, reply));
         assert_eq!(self.told(), ["ack s1"]);
     }
+}
+
+/// What the protocol makes of a request for this path.
+fn connection(path: &'static str) -> Box<dyn Connection> {
+    let aip = Aip::new(AipLimits::default(), Service::default());
+    let upgrade = Upgrade {
+        principal: Principal::new("ann"),
+        now: Timestamp::default(),
+        request: OpeningRequest { path, ..OpeningRequest::default() },
+        opening: Opening { credentials: Vec::new(), subprotocol: None, agent: None, parameters: Vec::new() },
+        agent: "planner".into(),
+        agents: vec!["planner".into()],
+        tools: Vec::new(),
+    };
+    aip.accept(upgrade, Seed::new([7; 32])).unwrap()
 }
 
 fn note(body: Value) -> Input<'static> {
@@ -227,4 +227,27 @@ fn facts_are_asked_of_the_device_by_its_name() {
     assert_eq!((to.as_str(), body["ask"]["from"].as_str()), ("dev", Some("boss")));
     assert_eq!(boss.sleep(), 1_500, "a second, and the way there and back");
     assert_eq!(boss.told(), ["info error Device dev not found or no system info available"]);
+}
+
+#[test]
+fn a_device_that_goes_between_two_looks_is_not_online() {
+    for (reject, status) in [(Reject::Offline("dev".into()), 404), (Reject::Busy, 503)] {
+        let mut exchange = connection("/api/dispatch");
+        let now = Timestamp::default();
+        let body = json!({ "client_id": "dev", "request": "go" }).to_string();
+        exchange.handle_input(Input::Frame(Frame::Text(body)), now).unwrap();
+        let Output::Roll(request) = exchange.poll_output() else { panic!("who is online?") };
+        let dev = Enrolled {
+            callsign: "dev".into(),
+            role: Role::Device,
+            principal: "ann".into(),
+            target: None,
+            since: now,
+        };
+        exchange.handle_input(Input::Done(request, Reply::Roll(vec![dev])), now).unwrap();
+        let Output::Note(request, ..) = exchange.poll_output() else { panic!("the device is told") };
+        exchange.handle_input(Input::Rejected(request, reject), now).unwrap();
+        let Output::Send(Frame::Head(head)) = exchange.poll_output() else { panic!("an answer") };
+        assert_eq!(head.status, status);
+    }
 }

@@ -87,6 +87,17 @@ fn aip_071_also_those_that_were_just_being_taken() {
 }
 
 #[test]
+fn aip_071_a_log_that_refuses_does_not_keep_the_tasks_of_the_lost_alive() {
+    let mut talk = Talk::new();
+    let (dev, boss) = talk.pair();
+    let _command = talk.command(boss, dev, "s1", "one");
+    talk.world.fail_appends(1);
+    talk.world.cut(boss);
+    talk.world.advance(1_000);
+    assert_eq!(talk.short(dev), [format!("end s1 failed {OWNER_LOST}")]);
+}
+
+#[test]
 fn aip_074_every_session_of_a_lost_device_fails_and_each_owner_is_told_once() {
     for seed in [None, Some(1), Some(2), Some(3)] {
         let mut talk = seed.map_or_else(Talk::new, Talk::seeded);

@@ -76,6 +76,7 @@ fn aip_052_a_second_copy_of_results_is_ignored() {
     talk.enqueue(dev, &done(&first));
     talk.enqueue(dev, &other);
     talk.enqueue(dev, &done(&first));
+    talk.enqueue(dev, &with(other.clone(), "status", json!("failed")));
     talk.world.settle();
     let second = talk.one(dev);
     talk.say(dev, &other);

@@ -139,7 +139,7 @@ fn aip_037_tokens_are_not_part_of_what_is_kept_or_printed() {
         OpeningRequest { headers: vec![("x-api-key", secret.to_owned())], ..bearing("Bearer wrong") }
     }] {
         let opening = talk.aip.inspect(&request).unwrap();
-        assert!(!format!("{opening:?}").contains(secret));
+        assert!(!format!("{opening:?} {request:?}").contains(secret));
         let (peer, _) = talk.world.knock(&talk.aip, &request).unwrap();
         talk.say(peer, &beat());
         let told = talk.short(peer).join(" ");

@@ -100,7 +100,7 @@ impl Writer {
                     self.checkpoint_if_due();
                     let pause = self.pace.pause(served, &self.options);
                     if held.is_none() && !pause.is_zero() {
-                        std::thread::sleep(pause);
+                        self.linger(pause);
                     }
                 }
                 Command::Rebuild(mut progress, reply) => {
@@ -116,6 +116,21 @@ impl Writer {
             }
         }
         self.finish(closing);
+    }
+
+    /// Lets others join the next group, until the time is up or nobody more comes: whoever waits for
+    /// an answer before it asks again must not wait for company as well.
+    fn linger(&self, pause: Duration) {
+        let (look, mut waiting, mut quiet) = (pause / LOOKS, 0, 0);
+        for _ in 0..LOOKS {
+            std::thread::sleep(look);
+            let now = self.queue.len();
+            quiet = if now > waiting { 0 } else { quiet + 1 };
+            if quiet >= QUIET_LOOKS {
+                return;
+            }
+            waiting = now;
+        }
     }
 
     /// Takes in what is ready, within bounds. What cannot join the group is handed back.
@@ -384,6 +399,10 @@ impl Pace {
 
 /// How many appends are worth waiting for.
 const GATHER: f64 = 64.0;
+/// How often the writer looks, while it lingers, whether still more come.
+const LOOKS: u32 = 10;
+/// In so many looks at which nobody has come, nobody will.
+const QUIET_LOOKS: u32 = 2;
 /// Over how long the pace is averaged.
 const PACE_MEMORY_S: f64 = 0.1;
 
