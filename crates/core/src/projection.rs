@@ -39,7 +39,8 @@ pub struct SessionRow {
     pub head: u64,
     /// When it was opened.
     pub opened_at: Timestamp,
-    /// When something last happened.
+    /// When something last happened that is more than a step of a turn under way: what comes in great
+    /// numbers must not move the session to another place in every list.
     pub updated_at: Timestamp,
     /// How many turns were ever accepted.
     pub turns: u64,

@@ -356,7 +356,7 @@ pub(super) const PATH: &str = "/ws";
 const SETTINGS: &[&str] =
     &["aip.test_planner=true", "aip.limits.frames_per_s=100000000", "aip.limits.frames_burst=100000000"];
 /// Commands of one task.
-const COMMANDS: u32 = 200;
+const COMMANDS: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Megabytes in a mebibyte.
 const MIB: f64 = 1.048_576;
@@ -373,7 +373,7 @@ mod tests {
         let server = tokio::spawn(async move { axum::serve(listener, bare_loops()).await });
         let mut device = Device::connect(&address, 1).await.unwrap();
         assert_eq!(device.work(Kind::Heartbeat, 20).await.unwrap().len(), 20);
-        assert_eq!(device.work(Kind::Command, 250).await.unwrap().len(), 250);
+        assert_eq!(device.work(Kind::Command, 120).await.unwrap().len(), 120);
         server.abort();
     }
 }

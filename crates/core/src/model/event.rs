@@ -287,6 +287,17 @@ impl Event {
         }
     }
 
+    /// Whether it is only a step of a turn under way.
+    pub const fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::TurnOutput { .. }
+                | Self::CallRequested { .. }
+                | Self::CallProgress { .. }
+                | Self::CallEnded { .. }
+        )
+    }
+
     /// The device that has to hear of this event's session, since something is asked of it.
     pub fn device(&self) -> Option<&Callsign> {
         match self {

@@ -14,7 +14,9 @@ impl Session {
     pub fn apply(&mut self, committed: &Committed) {
         let at = committed.at;
         self.head = committed.position;
-        self.updated_at = at;
+        if !committed.event.is_passing() {
+            self.updated_at = at;
+        }
         match &committed.event {
             Event::SessionOpened { owner, agent, name, epoch: _ } => {
                 self.owner = Some(owner.clone());

@@ -144,7 +144,7 @@ impl Session {
         self.opened_at
     }
 
-    /// When something last happened.
+    /// When something last happened that is more than a step of a turn under way.
     pub const fn updated_at(&self) -> Timestamp {
         self.updated_at
     }

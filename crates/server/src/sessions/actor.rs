@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::commit::Draft;
-use super::{Executing, Letter, Mail, ReplyTo, Sessions};
+use super::{ActorBounds, Executing, Letter, Mail, ReplyTo, Sessions};
 use crate::feed::Feed;
 
 pub(super) struct SessionActor {
@@ -81,8 +81,8 @@ impl SessionActor {
                     Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
-                    if self.feed.has_followers() {
-                        // Whoever is still behind reads the log.
+                    if self.feed.holds_events() {
+                        // Whoever is still behind, or comes later, reads the log.
                         self.feed.trim();
                     } else if self.sessions.retire(self.session.id(), mailbox) {
                         return;
@@ -188,10 +188,17 @@ impl SessionActor {
         if self.session.is_live() || !self.retained.is_empty() {
             return None;
         }
+        if self.feed.holds_events() {
+            return Some(Duration::ZERO);
+        }
+        let ActorBounds { idle, resident, .. } = self.sessions.environment.bounds;
         if self.session.owner().is_none() {
             Some(Duration::ZERO)
+        } else if self.sessions.alive() > resident / 2 {
+            // Many come and go: whoever is needed again is read from the log again.
+            Some(idle.min(CROWDED_IDLE))
         } else {
-            Some(self.sessions.environment.bounds.idle)
+            Some(idle)
         }
     }
 
@@ -219,6 +226,8 @@ pub(crate) fn own(op: Op) -> Letter {
 
 const BATCH_LETTERS: usize = 1024;
 const SMALL_BATCH: usize = 4;
+/// How long an idle session stays in memory when there are many.
+const CROWDED_IDLE: Duration = Duration::from_millis(100);
 /// For how long events stay in memory after the last one.
-const RING_IDLE: Duration = Duration::from_secs(2);
+const RING_IDLE: Duration = Duration::from_millis(500);
 pub(super) const FIRST_BACKOFF: Duration = Duration::from_millis(50);

@@ -60,7 +60,7 @@ pub(super) fn put_snapshot(
 }
 
 /// Writes the row of a session; `known` is how it was written last. Between two turns little
-/// changes but the head, so that is the short way, which touches two indexes only.
+/// changes but the head, so that is the short way: while a turn is under way it touches no index.
 pub(super) fn put_session(
     connection: &Connection,
     stream: i64,
@@ -75,6 +75,13 @@ pub(super) fn put_session(
             && known.agent == row.agent
             && known.name == row.name
     });
+    if only_moved && known.is_some_and(|known| known.updated_at == row.updated_at && known.turns == row.turns)
+    {
+        connection
+            .prepare_cached("UPDATE sessions SET head = ?2 WHERE stream = ?1")?
+            .execute(params![stream, number(row.head)])?;
+        return Ok(());
+    }
     if only_moved {
         connection
             .prepare_cached("UPDATE sessions SET head = ?2, updated_at = ?3, turns = ?4 WHERE stream = ?1")?

@@ -1,6 +1,6 @@
 //! A whole server in one thread, with a clock that only moves when told to.
 //!
-//! Real [`Session`]s, real connections of any [`Protocol`], a log, and agents as data; nothing else
+//! Real [`Session`]s, real connections of any [`Protocol`](switchboard_core::Protocol), a log, and agents as data; nothing else
 //! is real. What `server` does with threads and sockets is done here one step at a time, by the
 //! same rules: an answer comes before the events it caused, events come in order and without gaps,
 //! nobody hears of anything that is not in the log.
