@@ -81,8 +81,8 @@ impl SessionActor {
                     Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
-                    if self.feed.holds_events() {
-                        // Whoever is still behind, or comes later, reads the log.
+                    if self.feed.has_followers() {
+                        // Whoever is still behind reads the log.
                         self.feed.trim();
                     } else if self.sessions.retire(self.session.id(), mailbox) {
                         return;
@@ -183,13 +183,12 @@ impl SessionActor {
     /// while it has something.
     fn idle_timeout(&self) -> Option<Duration> {
         if self.feed.has_followers() {
-            return self.feed.holds_events().then_some(RING_IDLE);
+            // Whoever followed what is over has mostly left by then, which nobody tells the actor.
+            let patience = if self.session.is_live() { RING_IDLE } else { OVER_IDLE };
+            return self.feed.holds_events().then_some(patience);
         }
         if self.session.is_live() || !self.retained.is_empty() {
             return None;
-        }
-        if self.feed.holds_events() {
-            return Some(Duration::ZERO);
         }
         let ActorBounds { idle, resident, .. } = self.sessions.environment.bounds;
         if self.session.owner().is_none() {
@@ -228,6 +227,8 @@ const BATCH_LETTERS: usize = 1024;
 const SMALL_BATCH: usize = 4;
 /// How long an idle session stays in memory when there are many.
 const CROWDED_IDLE: Duration = Duration::from_millis(100);
+/// For how long events of a session in which nothing goes on stay in memory.
+const OVER_IDLE: Duration = Duration::from_millis(250);
 /// For how long events stay in memory after the last one.
-const RING_IDLE: Duration = Duration::from_millis(500);
+const RING_IDLE: Duration = Duration::from_secs(2);
 pub(super) const FIRST_BACKOFF: Duration = Duration::from_millis(50);
