@@ -52,7 +52,11 @@ impl ConnectionLimits {
             connections: 0,
             bucket: Bucket::new(rate),
             protocols: Vec::new(),
+            guesses: Guesses::default(),
         });
+        if let Some(retry_after) = entry.guesses.shut_out(now) {
+            return Err(TooMany { what: Limit::Credentials, retry_after });
+        }
         let too_fast = |retry_after| TooMany { what: Limit::Rate, retry_after };
         if let Some(rate) = arrivals {
             entry.bucket_of(protocol, rate).take(1, now).map_err(too_fast)?;
@@ -105,6 +109,21 @@ impl ConnectionGuard {
     }
 }
 
+impl ConnectionGuard {
+    /// Counts a credential that is not valid against the address. Too many, and nobody from there is
+    /// heard for a while; on loopback whoever guesses has easier ways.
+    pub fn count_bad_credential(&self, now: Timestamp) {
+        if self.network.is_loopback() {
+            return;
+        }
+        let most = self.shared.limits.bad_credentials_per_minute;
+        let mut counts = self.shared.counts.lock();
+        if let Some(entry) = counts.addresses.entries.get_mut(&self.network) {
+            entry.guesses.count(most, now);
+        }
+    }
+}
+
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut counts = self.shared.counts.lock();
@@ -151,6 +170,8 @@ pub enum Limit {
     Rate,
     /// Of one principal.
     Principal,
+    /// Of credentials from one address that were not valid.
+    Credentials,
 }
 
 impl Limit {
@@ -161,6 +182,7 @@ impl Limit {
             Self::Address => "connections_per_address",
             Self::Rate => "new_connections_per_address",
             Self::Principal => "connections_per_principal",
+            Self::Credentials => "bad_credentials_per_minute",
         }
     }
 }
@@ -267,6 +289,37 @@ struct AddressCount {
     bucket: Bucket,
     /// Of protocols that have a rate of their own.
     protocols: Vec<(&'static str, Bucket)>,
+    guesses: Guesses,
+}
+
+/// Credentials from one address that were not valid.
+#[derive(Debug, Default)]
+struct Guesses {
+    count: u64,
+    /// When the first of them came.
+    since: Timestamp,
+    shut_out_until: Option<Timestamp>,
+}
+
+impl Guesses {
+    fn count(&mut self, most: u64, now: Timestamp) {
+        if now.since(self.since) >= MINUTE {
+            *self = Self { since: now, shut_out_until: self.shut_out_until, count: 0 };
+        }
+        self.count += 1;
+        if self.count >= most {
+            self.shut_out_until = Some(now.after(MINUTE));
+        }
+    }
+
+    /// For how long the address is not heard.
+    fn shut_out(&self, now: Timestamp) -> Option<Duration> {
+        self.shut_out_until.filter(|until| *until > now).map(|until| until.since(now))
+    }
+
+    fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.shut_out(now).is_none() && now.since(self.since) >= MINUTE
+    }
 }
 
 impl AddressCount {
@@ -320,6 +373,7 @@ trait Idle {
 impl Idle for AddressCount {
     fn is_idle(&mut self, now: Timestamp) -> bool {
         self.connections == 0
+            && self.guesses.is_forgotten(now)
             && self.bucket.is_full(now)
             && self.protocols.iter_mut().all(|(_, bucket)| bucket.is_full(now))
     }
@@ -342,6 +396,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
 /// Below this many entries nothing is thrown out.
 const SWEEP_MIN: usize = 256;
 /// When to come back after a count was exceeded; nobody knows when another one leaves.
@@ -350,6 +405,30 @@ const RETRY: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_guesses_credentials_is_not_heard_for_a_minute() {
+        let limits = LimitsConfig { bad_credentials_per_minute: 3, ..LimitsConfig::default() };
+        let limits = ConnectionLimits::new(&limits);
+        let at = Timestamp::from_secs;
+        let open = |address: &str, now| limits.open(address.parse().unwrap(), "p", None, at(now));
+        let guess = |address, now| open(address, now).unwrap().count_bad_credential(at(now));
+        for now in [100, 101, 102] {
+            guess("192.0.2.1", now);
+        }
+        let refused = open("192.0.2.1", 103).unwrap_err();
+        assert_eq!((refused.what, refused.retry_after), (Limit::Credentials, Duration::from_secs(59)));
+        open("192.0.2.2", 103).unwrap();
+        open("192.0.2.1", 162).unwrap();
+        for now in [200, 231, 262, 293] {
+            guess("192.0.2.3", now);
+        }
+        open("192.0.2.3", 294).unwrap();
+        for now in 100..200 {
+            guess("127.0.0.1", now);
+        }
+        open("127.0.0.1", 200).unwrap();
+    }
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(1_000_000 + millis)

@@ -171,7 +171,11 @@ impl Door {
         )?;
         let request = self.opening_request(&**protocol, visitor);
         let opening = protocol.inspect(&request)?;
-        let (identity, subprotocol) = self.identify(&opening, now)?;
+        let (identity, subprotocol) = self.identify(&opening, now).inspect_err(|refusal| {
+            if matches!(refusal, Refusal::CredentialInvalid) {
+                guard.count_bad_credential(now);
+            }
+        })?;
         let principal = &identity.principal;
         if !principal.scopes.allows(Scope::Connect) {
             return Err(Refusal::Forbidden("the credential does not allow connections"));

@@ -226,6 +226,7 @@ impl Config {
             limits.new_connections_per_address_burst,
             RATE,
         );
+        findings.range("limits.bad_credentials_per_minute", limits.bad_credentials_per_minute, RATE);
         for (key, value) in [
             ("frames_per_s", limits.principal_frames_per_s),
             ("frames_burst", limits.principal_frames_burst),

@@ -148,6 +148,9 @@ sections! {
         pub new_connections_per_address_per_s: u64 = 200,
         /// New connections from one address that may come at once.
         pub new_connections_per_address_burst: u64 = 400,
+        /// Credentials from one address that may be wrong within a minute; then nobody from there is
+        /// heard for a minute. Loopback is exempt.
+        pub bad_credentials_per_minute: u64 = 30,
         /// Frames per second of one principal, over all its connections.
         pub principal_frames_per_s: u64 = 2_000,
         /// Frames of one principal that may come at once.
