@@ -25,6 +25,16 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
+# program: sets `binary` to the program that script/server built, or builds it.
+program() {
+    binary="$target/release/switchboard"
+    [[ -x "$binary" ]] || binary="$target/debug/switchboard"
+    if [[ ! -x "$binary" ]]; then
+        cargo build --locked --release -p switchboard-cli
+        binary="$target/release/switchboard"
+    fi
+}
+
 # knows BINARY SUBCOMMAND: whether the binary has the subcommand.
 knows() {
     "$1" "$2" --help >/dev/null 2>&1

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use switchboard_core::Reject;
 use switchboard_core::model::{CallEnd, CallError, Failure, FailureKind};
-use switchboard_core::{Close, CloseReason, Reject};
 
 use crate::message::ErrorId;
 
@@ -247,19 +247,6 @@ pub fn reject_words(reject: &Reject) -> (Code, String) {
         | Reject::Offline(_)
         | Reject::Invalid(_)
         | Reject::Unauthenticated => (Code::UNKNOWN, "The chat could not be started".into()),
-    }
-}
-
-/// How a transport that has to go is closed.
-pub const fn close_of(reason: CloseReason) -> Close {
-    match reason {
-        CloseReason::PeerClosed(_) | CloseReason::TransportLost => Close { code: 1000, reason: "" },
-        CloseReason::Restart => Close { code: 1001, reason: "server is leaving" },
-        CloseReason::Unauthorized => Close { code: 1008, reason: "unauthorized" },
-        CloseReason::NotText => Close { code: 1007, reason: "not UTF-8" },
-        CloseReason::TooBig => Close { code: 1009, reason: "message too big" },
-        CloseReason::TooSlow => Close { code: 1013, reason: "too slow" },
-        CloseReason::Internal => Close { code: 1011, reason: "internal error" },
     }
 }
 

@@ -1,19 +1,6 @@
 //! Every text and close code with which something is refused, in one table.
 
-use switchboard_core::{Close, CloseReason, Reject};
-
-/// How a transport that has to go is closed.
-pub const fn close_of(reason: CloseReason) -> Close {
-    match reason {
-        CloseReason::PeerClosed(_) | CloseReason::TransportLost => Close { code: 1000, reason: "" },
-        CloseReason::Restart => Close { code: 1001, reason: "server is leaving" },
-        CloseReason::Unauthorized => Close { code: 1008, reason: "unauthorized" },
-        CloseReason::NotText => Close { code: 1007, reason: "not UTF-8" },
-        CloseReason::TooBig => Close { code: 1009, reason: "message too big" },
-        CloseReason::TooSlow => Close { code: 1013, reason: "too slow" },
-        CloseReason::Internal => Close { code: 1011, reason: "internal error" },
-    }
-}
+use switchboard_core::{Close, Reject};
 
 /// A registration was refused, or never came (§6.1).
 pub const REFUSED: Close = Close { code: 1008, reason: "not registered" };

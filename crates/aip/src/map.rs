@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use switchboard_core::model::{
     Call, CallEnd, CallError, CallKind, Executor, Failure, Finish, Origin, Output, TurnEnd, TurnOutcome,
+    TurnRequest,
 };
 use switchboard_core::{CallId, Callsign, Event, Seed, SessionId, TurnId};
 
@@ -48,7 +49,7 @@ impl Names {
 }
 
 /// What an event means to a connection that owns a task, or works for one.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// A task is there.
     Accepted {
@@ -59,7 +60,7 @@ pub enum Seen<'a> {
         /// Where it came from.
         origin: &'a Origin,
         /// What is to be done.
-        request: String,
+        request: &'a TurnRequest,
     },
     /// A piece of the answer.
     Text(&'a TurnId, &'a str),
@@ -80,7 +81,7 @@ impl<'a> Seen<'a> {
     pub fn of(event: &'a Event) -> Self {
         match event {
             Event::TurnAccepted { turn, request, device, origin, .. } => {
-                Seen::Accepted { turn, device: device.as_ref(), origin, request: request.text() }
+                Seen::Accepted { turn, device: device.as_ref(), origin, request }
             }
             Event::TurnOutput { turn, output: Output::Text(text) } => Seen::Text(turn, text),
             Event::TurnOutput {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use switchboard_client::Trust;
 use switchboard_client::acolyte;
-use switchboard_client::admin::{Admin, AdminError, SessionsQuery};
+use switchboard_client::admin::{Admin, AdminError, Page, SessionsQuery};
 use switchboard_client::aip;
 use switchboard_client::asp::{ConnectError, Options};
 use switchboard_core::{SessionId, SessionRow};
@@ -104,6 +104,27 @@ impl Remote {
     /// A client of the admin API.
     pub(crate) fn admin(&self) -> Result<Admin, Failure> {
         Admin::new(&self.url, self.token.as_deref(), &self.trust).map_err(|error| self.refused(&error))
+    }
+
+    /// So many entries of a list that comes in pages, and whether there are more. `fetch` is given where
+    /// a page begins and how many entries it may have.
+    pub(crate) async fn entries<T>(
+        &self,
+        limit: usize,
+        mut fetch: impl AsyncFnMut(Option<String>, usize) -> Result<Page<T>, AdminError>,
+    ) -> Result<(Vec<T>, bool), Failure> {
+        let (mut entries, mut next, mut more) = (Vec::new(), None, false);
+        while entries.len() < limit {
+            let page = fetch(next.take(), limit - entries.len()).await;
+            let page = page.map_err(|error| self.refused(&error))?;
+            entries.extend(page.items);
+            more = page.next.is_some();
+            match page.next {
+                Some(cursor) => next = Some(cursor),
+                None => break,
+            }
+        }
+        Ok((entries, more))
     }
 
     /// The session with this id, or that its owner calls so.

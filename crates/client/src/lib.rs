@@ -30,6 +30,7 @@ mod backoff;
 mod endpoint;
 mod events;
 mod http;
+mod refused;
 mod socket;
 mod tls;
 

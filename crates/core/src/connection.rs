@@ -188,6 +188,21 @@ pub enum CloseReason {
     Internal,
 }
 
+impl CloseReason {
+    /// How WebSockets say it, for protocols that have no codes of their own for this.
+    pub const fn close(self) -> Close {
+        match self {
+            Self::PeerClosed(_) | Self::TransportLost => Close { code: 1000, reason: "" },
+            Self::Restart => Close { code: 1001, reason: "server is leaving" },
+            Self::Unauthorized => Close { code: 1008, reason: "unauthorized" },
+            Self::NotText => Close { code: 1007, reason: "not UTF-8" },
+            Self::TooBig => Close { code: 1009, reason: "message too big" },
+            Self::TooSlow => Close { code: 1013, reason: "too slow" },
+            Self::Internal => Close { code: 1011, reason: "internal error" },
+        }
+    }
+}
+
 /// How a transport is closed, in the protocol's own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {

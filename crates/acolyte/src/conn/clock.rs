@@ -6,7 +6,7 @@ use switchboard_core::{Close, CloseReason, Frame, Output, Timestamp};
 
 use super::{AcolyteConnection, Wire};
 use crate::codec;
-use crate::error::{close_of, words};
+use crate::error::words;
 use crate::message::RpcId;
 use crate::state::ChatState;
 
@@ -132,14 +132,14 @@ impl AcolyteConnection {
             CloseReason::Internal => ("internal", Some(words::ABORTED)),
         };
         self.abandon(why, terminal);
-        self.shut(close_of(reason));
+        self.shut(reason.close());
     }
 
     /// A server that leaves closes connections on which nothing goes on any more.
     pub(super) fn leave_if_done(&mut self) {
         let idle = self.chats.is_empty() && self.attaching.is_empty();
         if self.leaving && !self.closed && idle {
-            self.shut(close_of(CloseReason::Restart));
+            self.shut(CloseReason::Restart.close());
         }
     }
 

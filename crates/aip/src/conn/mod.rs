@@ -15,9 +15,10 @@ use switchboard_core::{
 };
 
 use crate::codec;
-use crate::error::{bounded, close_of, words};
+use crate::error::{bounded, words};
 use crate::fleet::{Fleet, Owner};
 use crate::limits::AipLimits;
+use crate::map::Seen;
 use crate::message::{
     ClientMessage, ClientMessageType, ClientType, ServerMessage, ServerMessageType, TaskStatus,
 };
@@ -342,8 +343,9 @@ impl AipConnection {
     }
 
     fn committed(&mut self, session: &SessionId, committed: &Committed) {
-        self.work_on(session, &committed.event);
-        self.own_event(session, &committed.event);
+        let seen = Seen::of(&committed.event);
+        self.work_on(session, seen);
+        self.own_event(session, seen);
         self.leave_session(session);
     }
 
@@ -377,7 +379,7 @@ impl AipConnection {
             return;
         }
         self.abandon_tasks(reason == CloseReason::Restart);
-        self.end(close_of(reason));
+        self.end(reason.close());
     }
 
     fn end(&mut self, close: Close) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_core::model::{FailureKind, NewTurn, Origin, Part, TurnEnd, TurnRequest};
 use switchboard_core::{
-    Callsign, Enrolled, Event, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
+    Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
 };
 
 use super::{AipConnection, Pending};
@@ -270,9 +270,8 @@ impl AipConnection {
     }
 
     /// What an event means for the tasks of this client.
-    pub(super) fn own_event(&mut self, session: &SessionId, event: &Event) {
-        let seen = Seen::of(event);
-        let (Seen::Text(turn, _) | Seen::Stopped(turn, _) | Seen::Ended(turn, _)) = &seen else { return };
+    pub(super) fn own_event(&mut self, session: &SessionId, seen: Seen<'_>) {
+        let (Seen::Text(turn, _) | Seen::Stopped(turn, _) | Seen::Ended(turn, _)) = seen else { return };
         let Some(task) = self.own.values_mut().find(|task| task.is(session, turn)) else { return };
         match seen {
             Seen::Text(_, text) => task.text.push_str(text),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
-use switchboard_core::{CallId, Event, Op, Position, SessionId, TurnId};
+use switchboard_core::{CallId, Op, Position, SessionId, TurnId};
 
 use super::{AipConnection, Pending};
 use crate::error::words;
@@ -75,15 +75,15 @@ impl AipConnection {
     }
 
     /// What an event means for the device.
-    pub(super) fn work_on(&mut self, session: &SessionId, event: &Event) {
+    pub(super) fn work_on(&mut self, session: &SessionId, seen: Seen<'_>) {
         let Some(identity) = &self.identity else { return };
         let own = identity.callsign.clone();
         let Some(work) = self.work.get_mut(session) else { return };
-        match Seen::of(event) {
+        match seen {
             Seen::Accepted { turn, device, origin, request } => {
                 if device == Some(&own) {
                     work.begun = true;
-                    let names = Names::of(origin, session);
+                    let (names, request) = (Names::of(origin, session), request.text());
                     let known = WorkTurn { names, request, text: String::new(), reason: None, own: true };
                     work.turns.insert(turn.clone(), known);
                     self.announce(session, turn);

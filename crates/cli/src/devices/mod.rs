@@ -102,23 +102,15 @@ pub(crate) async fn run(
 async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> Result<(), Failure> {
     let remote = args.remote.remote(environment)?;
     let admin = remote.admin()?;
-    let mut query = DevicesQuery {
+    let query = DevicesQuery {
         online: (args.online || args.offline).then_some(args.online),
         principal: args.owner.clone(),
         ..DevicesQuery::default()
     };
-    let mut devices = Vec::new();
-    let mut more = false;
-    while devices.len() < args.limit {
-        query.limit = Some(args.limit - devices.len());
-        let page = admin.devices(&query).await.map_err(|error| remote.refused(&error))?;
-        devices.extend(page.items);
-        more = page.next.is_some();
-        match page.next {
-            Some(cursor) => query.cursor = Some(cursor),
-            None => break,
-        }
-    }
+    let fetch = async |cursor, limit| {
+        admin.devices(&DevicesQuery { cursor, limit: Some(limit), ..query.clone() }).await
+    };
+    let (devices, more) = remote.entries(args.limit, fetch).await?;
     if args.json {
         for device in devices {
             console.line(&to_json(&whole(device)?)?)?;

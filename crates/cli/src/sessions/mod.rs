@@ -87,24 +87,16 @@ pub(crate) async fn run(
 async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> Result<(), Failure> {
     let remote = args.remote.remote(environment)?;
     let admin = remote.admin()?;
-    let mut query = SessionsQuery {
+    let query = SessionsQuery {
         live: args.live,
         used: !args.all,
         owner: args.owner.clone(),
         ..SessionsQuery::default()
     };
-    let mut rows = Vec::new();
-    let mut more = false;
-    while rows.len() < args.limit {
-        query.limit = Some(args.limit - rows.len());
-        let page = admin.sessions(&query).await.map_err(|error| remote.refused(&error))?;
-        rows.extend(page.items);
-        more = page.next.is_some();
-        match page.next {
-            Some(cursor) => query.cursor = Some(cursor),
-            None => break,
-        }
-    }
+    let fetch = async |cursor, limit| {
+        admin.sessions(&SessionsQuery { cursor, limit: Some(limit), ..query.clone() }).await
+    };
+    let (rows, more) = remote.entries(args.limit, fetch).await?;
     if args.json {
         for row in &rows {
             console.line(&to_json(row)?)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use switchboard_acolyte::client::{CallError, Cause as LinkCause, CommandError};
 
 use super::options::OptionsError;
+use crate::refused;
 use crate::socket::DialError;
 
 /// Why there is no connection.
@@ -14,7 +15,7 @@ pub enum Cause {
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
     /// The server answered the request with a status.
-    #[error("{}", refusal(*.status, .text))]
+    #[error("{}", refused::words(*.status, .text, "Acolyte"))]
     Refused {
         /// HTTP status.
         status: u16,
@@ -33,7 +34,7 @@ impl Cause {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
-            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Refused { status, .. } => refused::is_temporary(*status),
             Self::Lost(cause) => cause.is_temporary(),
         }
     }
@@ -66,7 +67,7 @@ impl From<DialError> for Cause {
         match error {
             DialError::Refused { status, retry_after_ms, body } => Self::Refused {
                 status,
-                text: said(&body),
+                text: refused::said(&body, SAID_IN),
                 retry_after: retry_after_ms.map(Duration::from_millis),
             },
             DialError::OtherProtocol => {
@@ -79,24 +80,8 @@ impl From<DialError> for Cause {
     }
 }
 
-/// The words of a refusal: plain, or those of an error in JSON (§2.2).
-pub(super) fn said(body: &[u8]) -> String {
-    let json = serde_json::from_slice::<serde_json::Value>(body).ok();
-    match json.as_ref().and_then(|json| json.get("errorMessage")).and_then(serde_json::Value::as_str) {
-        Some(message) => message.to_owned(),
-        None => String::from_utf8_lossy(body).trim().chars().take(MAX_SAID).collect(),
-    }
-}
-
-fn refusal(status: u16, text: &str) -> String {
-    match (status, text) {
-        (401, _) => "the server does not accept the credential".to_owned(),
-        (403, _) => "the server does not permit this".to_owned(),
-        (101 | 404, _) => "the server does not speak Acolyte here".to_owned(),
-        (status, "") => format!("the server refused with HTTP {status}"),
-        (status, text) => format!("the server refused with HTTP {status}: {text}"),
-    }
-}
+/// Where an error in JSON has its words (§2.2).
+pub(super) const SAID_IN: &str = "errorMessage";
 
 /// Why a client could not connect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,5 +116,3 @@ pub enum ClientError {
     #[error("the client was closed")]
     Closed,
 }
-
-const MAX_SAID: usize = 500;

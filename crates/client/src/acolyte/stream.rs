@@ -13,9 +13,10 @@ use switchboard_acolyte::message::ChatRequest;
 use tokio::sync::{Notify, mpsc};
 
 use super::chat::{BUFFER, Chat, How, Stopper, Update};
-use super::error::{Cause, ClientError, ConnectError, said};
+use super::error::{Cause, ClientError, ConnectError, SAID_IN};
 use super::options::Options;
 use crate::http::{self, chain};
+use crate::refused;
 use crate::socket::seconds_as_ms;
 
 /// A client without a connection: every chat is a request of its own, and they run side by side. A
@@ -155,7 +156,7 @@ async fn answered(sent: Result<Response, reqwest::Error>) -> Result<Response, Ca
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(seconds_as_ms).map(Duration::from_millis);
     let body = response.bytes().await.unwrap_or_default();
-    Err(Cause::Refused { status: status.as_u16(), text: said(&body), retry_after })
+    Err(Cause::Refused { status: status.as_u16(), text: refused::said(&body, SAID_IN), retry_after })
 }
 
 /// The one version that is spoken.

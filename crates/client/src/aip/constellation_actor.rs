@@ -10,7 +10,7 @@ use super::error::{ClientError, ConnectError};
 use super::event::Event;
 use super::link::{Control, Link, seed};
 use super::options::{Options, OptionsError};
-use super::task::{Task, TaskUpdate};
+use super::task::{Task, Tasks};
 
 /// What a handle asks for, with a place for the answer.
 pub(super) enum Command {
@@ -24,8 +24,7 @@ pub(super) struct Actor {
     link: Link<Constellation>,
     commands: mpsc::Receiver<Command>,
     control: mpsc::UnboundedReceiver<Control>,
-    handles: mpsc::WeakUnboundedSender<Control>,
-    tasks: BTreeMap<String, mpsc::Sender<TaskUpdate>>,
+    tasks: Tasks,
     questions: BTreeMap<String, oneshot::Sender<Info>>,
     state: watch::Sender<DeviceState>,
 }
@@ -43,8 +42,7 @@ impl Actor {
             link: Link::new(Constellation::new(config, seed()), options)?,
             commands,
             control,
-            handles,
-            tasks: BTreeMap::new(),
+            tasks: Tasks::new(handles),
             questions: BTreeMap::new(),
             state,
         };
@@ -103,7 +101,7 @@ impl Actor {
             Command::Run { task, reply } => {
                 let submitted = self.link.machine.submit(task, now);
                 // If nobody waits for it any more, dropping it here cancels it.
-                let _ = reply.send(submitted.map_err(Into::into).and_then(|id| self.open(id)));
+                let _ = reply.send(submitted.map_err(Into::into).and_then(|id| self.tasks.open(id)));
             }
             Command::Info { reply } => match self.link.machine.request_info(now) {
                 Ok(question) => {
@@ -116,13 +114,6 @@ impl Actor {
         }
     }
 
-    fn open(&mut self, session_id: String) -> Result<Task, ClientError> {
-        let handle = self.handles.upgrade().ok_or(ClientError::Closed)?;
-        let (task, updates) = Task::new(session_id.clone(), handle);
-        self.tasks.insert(session_id, updates);
-        Ok(task)
-    }
-
     fn event(&mut self, event: ConstellationEvent) {
         match event {
             ConstellationEvent::State(state) => {
@@ -132,14 +123,10 @@ impl Actor {
                 }
             }
             ConstellationEvent::TaskAccepted { session_id } => {
-                if let Some(task) = self.tasks.get(&session_id) {
-                    let _ = task.try_send(TaskUpdate::Accepted);
-                }
+                self.tasks.accepted(&session_id);
             }
             ConstellationEvent::TaskEnded { session_id, ending } => {
-                if let Some(task) = self.tasks.remove(&session_id) {
-                    let _ = task.try_send(TaskUpdate::Ended(ending));
-                }
+                self.tasks.ended(&session_id, || ending);
             }
             ConstellationEvent::Info { request_id, info } => {
                 if let Some(reply) = self.questions.remove(&request_id) {

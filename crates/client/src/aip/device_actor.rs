@@ -14,7 +14,7 @@ use super::error::{ClientError, ConnectError};
 use super::event::Event;
 use super::link::{Control, Link, seed};
 use super::options::{Options, OptionsError};
-use super::task::{Task, TaskUpdate};
+use super::task::{Task, Tasks};
 use super::tools::AnyTools;
 
 /// What a handle asks for, with a place for the answer.
@@ -30,11 +30,10 @@ pub(super) struct Actor {
     tools: AnyTools,
     commands: mpsc::Receiver<Command>,
     control: mpsc::UnboundedReceiver<Control>,
-    handles: mpsc::WeakUnboundedSender<Control>,
     runs: JoinSet<(RunId, Outcome)>,
     running: BTreeMap<RunId, AbortHandle>,
     /// Tasks of the device's own that somebody waits for.
-    tasks: BTreeMap<String, mpsc::Sender<TaskUpdate>>,
+    tasks: Tasks,
 }
 
 impl Actor {
@@ -54,10 +53,9 @@ impl Actor {
             tools,
             commands,
             control,
-            handles,
             runs: JoinSet::new(),
             running: BTreeMap::new(),
-            tasks: BTreeMap::new(),
+            tasks: Tasks::new(handles),
         })
     }
 
@@ -117,20 +115,13 @@ impl Actor {
             Command::Submit { request, task_name, reply } => {
                 let submitted = self.link.machine.submit(request, task_name, now);
                 // If nobody waits for it any more, dropping it here cancels it.
-                let _ = reply.send(submitted.map_err(Into::into).and_then(|id| self.open(id)));
+                let _ = reply.send(submitted.map_err(Into::into).and_then(|id| self.tasks.open(id)));
             }
             Command::SetInfo { info, reply } => {
                 self.link.machine.set_info(info, now);
                 let _ = reply.send(());
             }
         }
-    }
-
-    fn open(&mut self, session_id: String) -> Result<Task, ClientError> {
-        let handle = self.handles.upgrade().ok_or(ClientError::Closed)?;
-        let (task, updates) = Task::new(session_id.clone(), handle);
-        self.tasks.insert(session_id, updates);
-        Ok(task)
     }
 
     fn event(&mut self, event: DeviceEvent) {
@@ -146,14 +137,11 @@ impl Actor {
                 self.link.publish(&Event::Assigned { session_id, task_name, request });
             }
             DeviceEvent::Accepted { session_id } => {
-                if let Some(task) = self.tasks.get(&session_id) {
-                    let _ = task.try_send(TaskUpdate::Accepted);
-                }
+                self.tasks.accepted(&session_id);
             }
             DeviceEvent::TaskEnded { session_id, status, result, error } => {
-                if let Some(task) = session_id.as_ref().and_then(|id| self.tasks.remove(id)) {
-                    let ending = ending(status, result, error.clone());
-                    let _ = task.try_send(TaskUpdate::Ended(ending));
+                if let Some(session_id) = &session_id {
+                    self.tasks.ended(session_id, || ending(status, result, error.clone()));
                 }
                 self.link.publish(&Event::TaskEnded { session_id, status, error });
             }

@@ -7,6 +7,7 @@ use switchboard_aip::client::{Cause as LinkCause, CommandError, FailureKind, NoI
 use switchboard_aip::error::words;
 
 use super::options::OptionsError;
+use crate::refused;
 use crate::socket::DialError;
 
 /// Why there is no connection.
@@ -16,7 +17,7 @@ pub enum Cause {
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
     /// The server answered the request with a status.
-    #[error("{}", refusal(*.status, .text))]
+    #[error("{}", refused::words(*.status, .text, "AIP"))]
     Refused {
         /// HTTP status.
         status: u16,
@@ -35,7 +36,7 @@ impl Cause {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
-            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Refused { status, .. } => refused::is_temporary(*status),
             // Names become free and devices appear, but permissions do not change by waiting.
             Self::Lost(LinkCause::Refused(why)) => {
                 !matches!(why.as_str(), words::NOT_PERMITTED | words::CLIENT_ID | words::TARGET_NEEDED)
@@ -77,7 +78,7 @@ impl From<DialError> for Cause {
         match error {
             DialError::Refused { status, retry_after_ms, body } => Self::Refused {
                 status,
-                text: said(&body),
+                text: refused::said(&body, SAID_IN),
                 retry_after: retry_after_ms.map(Duration::from_millis),
             },
             DialError::OtherProtocol => {
@@ -90,24 +91,8 @@ impl From<DialError> for Cause {
     }
 }
 
-/// The words of a refusal: plain, or `{"detail": …}` (§2.2).
-fn said(body: &[u8]) -> String {
-    let json = serde_json::from_slice::<Value>(body).ok();
-    match json.as_ref().and_then(|json| json.get("detail")).and_then(Value::as_str) {
-        Some(detail) => detail.to_owned(),
-        None => String::from_utf8_lossy(body).trim().chars().take(MAX_SAID).collect(),
-    }
-}
-
-fn refusal(status: u16, text: &str) -> String {
-    match (status, text) {
-        (401, _) => "the server does not accept the credential".to_owned(),
-        (403, _) => "the server does not permit this".to_owned(),
-        (101 | 404, _) => "the server does not speak AIP here".to_owned(),
-        (status, "") => format!("the server refused with HTTP {status}"),
-        (status, text) => format!("the server refused with HTTP {status}: {text}"),
-    }
-}
+/// Where an error in JSON has its words (§2.2).
+const SAID_IN: &str = "detail";
 
 /// Why a client could not connect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -148,8 +133,6 @@ pub struct TaskError {
     /// What there is of a result.
     pub result: Value,
 }
-
-const MAX_SAID: usize = 500;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,12 @@
 //! One task, as the one who asked for it sees it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use switchboard_aip::client::{Ending, FailureKind};
 use tokio::sync::mpsc;
 
-use super::error::TaskError;
+use super::error::{ClientError, TaskError};
 use super::link::Control;
 
 /// What happens to a task.
@@ -14,6 +16,39 @@ pub enum TaskUpdate {
     Accepted,
     /// It is over; nothing follows.
     Ended(Ending),
+}
+
+/// The tasks of a client that somebody waits for.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    handles: mpsc::WeakUnboundedSender<Control>,
+    open: BTreeMap<String, mpsc::Sender<TaskUpdate>>,
+}
+
+impl Tasks {
+    pub(super) fn new(handles: mpsc::WeakUnboundedSender<Control>) -> Self {
+        Self { handles, open: BTreeMap::new() }
+    }
+
+    /// The task of this name, which was submitted just now.
+    pub(super) fn open(&mut self, session_id: String) -> Result<Task, ClientError> {
+        let handle = self.handles.upgrade().ok_or(ClientError::Closed)?;
+        let (task, updates) = Task::new(session_id.clone(), handle);
+        self.open.insert(session_id, updates);
+        Ok(task)
+    }
+
+    pub(super) fn accepted(&self, session_id: &str) {
+        if let Some(task) = self.open.get(session_id) {
+            let _ = task.try_send(TaskUpdate::Accepted);
+        }
+    }
+
+    pub(super) fn ended(&mut self, session_id: &str, ending: impl FnOnce() -> Ending) {
+        if let Some(task) = self.open.remove(session_id) {
+            let _ = task.try_send(TaskUpdate::Ended(ending()));
+        }
+    }
 }
 
 /// A task. Dropping it before its end cancels it.
