@@ -137,7 +137,7 @@ impl Source {
 /// The code of a failed chat.
 pub fn failure_code(failure: &Failure) -> Code {
     match failure.kind {
-        FailureKind::CallTimeout => Code::TIMEOUT,
+        FailureKind::CallTimeout | FailureKind::Overdue => Code::TIMEOUT,
         FailureKind::BudgetExhausted => Code::BUDGET_EXHAUSTED,
         FailureKind::Forbidden => Code::SANDBOX_VIOLATION,
         FailureKind::SlowConsumer => Code::OVERLOADED,
@@ -148,6 +148,10 @@ pub fn failure_code(failure: &Failure) -> Code {
         | FailureKind::ModelUnavailable
         | FailureKind::WorkerLost
         | FailureKind::Unreachable
+        | FailureKind::BadResponse
+        | FailureKind::Aborted
+        | FailureKind::InvalidRequest
+        | FailureKind::UnknownAgent
         | FailureKind::Unprepared
         | FailureKind::Internal => bracketed(&failure.message).unwrap_or(Code::UNKNOWN),
     }
@@ -164,8 +168,13 @@ pub const fn is_of_generation(kind: FailureKind) -> bool {
         | FailureKind::ModelUnavailable
         | FailureKind::CallTimeout
         | FailureKind::WorkerLost
+        | FailureKind::BadResponse
+        | FailureKind::Aborted
+        | FailureKind::Overdue
         | FailureKind::BudgetExhausted => true,
         FailureKind::Unreachable
+        | FailureKind::InvalidRequest
+        | FailureKind::UnknownAgent
         | FailureKind::Unprepared
         | FailureKind::Forbidden
         | FailureKind::SlowConsumer
@@ -322,7 +331,7 @@ mod tests {
 
     #[test]
     fn failures_have_the_code_of_their_kind_or_the_one_they_name() {
-        let code = |kind, message: &str| failure_code(&Failure { kind, message: message.into() });
+        let code = |kind, message: &str| failure_code(&Failure::new(kind, message));
         assert_eq!(code(FailureKind::CallTimeout, "[E_X]"), Code::TIMEOUT);
         assert_eq!(code(FailureKind::BudgetExhausted, "[E_X]"), Code::BUDGET_EXHAUSTED);
         assert_eq!(code(FailureKind::Forbidden, "[E_X]"), Code::SANDBOX_VIOLATION);

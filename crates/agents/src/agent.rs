@@ -27,6 +27,11 @@ pub trait Agent: Debug + Send + Sync {
     fn recovery(&self) -> Recovery {
         Recovery::Fail
     }
+
+    /// Whether it lives outside of this process, which then only relays.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -41,6 +46,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn recovery(&self) -> Recovery {
         (**self).recovery()
+    }
+
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
     }
 }
 
@@ -68,6 +77,6 @@ pub enum AgentError {
 impl AgentError {
     /// A failure of some class.
     pub fn failed(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self::Failed(Failure { kind, message: message.into() })
+        Self::Failed(Failure::new(kind, message))
     }
 }

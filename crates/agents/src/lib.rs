@@ -26,4 +26,4 @@ pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};
 pub use echo::{Echo, EchoConfig};
 pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
 pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
-pub use turn::{Brief, Turn, TurnPort};
+pub use turn::{Brief, PastCall, Resumption, ToolUse, Toolbox, Turn, TurnPort};

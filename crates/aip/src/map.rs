@@ -91,7 +91,9 @@ impl<'a> Seen<'a> {
                     | Output::Usage(_)
                     | Output::Checklist(_)
                     | Output::Data { .. }
-                    | Output::Notice { .. },
+                    | Output::Notice { .. }
+                    | Output::Standby(_)
+                    | Output::Suspended(_),
                 ..
             } => Seen::Nothing,
             Event::CallRequested { turn, call } => match &call.executor {

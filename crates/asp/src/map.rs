@@ -3,15 +3,16 @@
 
 use serde_json::{Value as Json, json};
 use switchboard_core::model::{
-    self, Author, CallEnd, CallError, CallKind, Executor, FailureKind, NoticeLevel, Output, Tool, TurnEnd,
-    TurnOutcome, TurnRequest,
+    self, Author, CallEnd, CallError, CallKind, Executor, Failure, FailureKind, NoticeLevel, Output, Standby,
+    Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{AttachmentId, CallId, Event, PrincipalId, Reject, Timestamp, ToolName};
 
 use crate::error::Code;
 use crate::message::{
-    Annotations, Ask, AskReply, Call, CallResult, DEFAULT_WANT, End, Finish, Input, Invoke, InvokeBody,
-    Level, Metrics, Notice, Part, Phase, RecordBody, State, Status, ToolActivity, ToolDef, Usage,
+    Annotations, Ask, AskReply, Call, CallResult, DEFAULT_WANT, Enc, End, ErrorBody, ErrorFrame, Feature,
+    Features, Finish, Input, Invoke, InvokeBody, Level, Metrics, Notice, Part, Phase, RecordBody, State,
+    Status, ToolActivity, ToolDef, Usage,
 };
 use crate::value::{Map, Value};
 
@@ -131,11 +132,23 @@ impl Options {
     }
 
     /// What is remembered with the turn, so that it can be rendered again after a resume.
-    pub fn store(&self) -> Json {
-        if self.stream && self.want.is_none() {
-            return Json::Null;
+    ///
+    /// A function that answers it is told what the client can receive, too; a bare client, which has
+    /// agreed to nothing, leaves nothing behind.
+    pub fn store(&self, features: Features, enc: Enc) -> Json {
+        let mut stored = serde_json::Map::new();
+        if !self.stream {
+            stored.insert("stream".into(), false.into());
         }
-        json!({"stream": self.stream, "want": self.want})
+        if let Some(want) = &self.want {
+            stored.insert("want".into(), json!(want));
+        }
+        let agreed: Vec<&str> = features.iter().map(Feature::name).collect();
+        if !agreed.is_empty() {
+            stored.insert("features".into(), json!(agreed));
+            stored.insert("enc".into(), enc.name().into());
+        }
+        if stored.is_empty() { Json::Null } else { Json::Object(stored) }
     }
 
     /// What was remembered with the turn.
@@ -311,12 +324,21 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
             text: text.clone(),
             data: None,
         }),
+        Output::Standby(standby) if viewer.options.stream => {
+            let state = match standby {
+                Standby::Starting => State::Starting,
+                Standby::Retrying => State::Retrying,
+            };
+            Rendered::Aside(status(state, None, None))
+        }
         Output::Text(_)
         | Output::Reasoning(_)
         | Output::Status(_)
         | Output::Usage(_)
         | Output::Checklist(_)
-        | Output::Data { .. } => Rendered::Nothing,
+        | Output::Data { .. }
+        | Output::Standby(_)
+        | Output::Suspended(_) => Rendered::Nothing,
     }
 }
 
@@ -372,13 +394,16 @@ fn usage(counts: &model::Usage) -> Usage {
     Usage(counts.0.iter().map(|(name, count)| (name.clone(), *count)).collect())
 }
 
+/// Where the detail of a failure holds the ERROR of a function.
+pub const FUNCTION_ERROR: &str = "asp";
+
 /// How a request ends on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     /// With an `end` record, or its like.
     End(End),
     /// With an ERROR.
-    Error(Code, String),
+    Error(ErrorBody),
 }
 
 /// How the end of a turn is told.
@@ -390,10 +415,11 @@ pub fn ending(end: &TurnEnd) -> Ending {
         TurnOutcome::Done(model::Finish::Empty) => Finish::Empty,
         TurnOutcome::Interrupted { .. } => Finish::Interrupted,
         TurnOutcome::Failed(failure) => {
-            return Ending::Error(failure_code(failure.kind), failure.message.clone());
+            return Ending::Error(failed(failure));
         }
         TurnOutcome::Expired => {
-            return Ending::Error(Code::DeadlineExceeded, "the deadline of the request has passed".into());
+            let message = "the deadline of the request has passed";
+            return Ending::Error(ErrorBody::new(Code::DeadlineExceeded, message));
         }
     };
     let metrics = Metrics {
@@ -411,6 +437,18 @@ pub fn ending(end: &TurnEnd) -> Ending {
     })
 }
 
+/// The ERROR for a failure: in the words of the executor, if it speaks this protocol.
+fn failed(failure: &Failure) -> ErrorBody {
+    let own = failure.detail.as_ref().and_then(|detail| detail.get(FUNCTION_ERROR)).cloned();
+    let own = own.and_then(|own| Value::try_from(own).ok());
+    if let Some(Value::Map(map)) = own
+        && let ErrorFrame::Error(error) = ErrorFrame::from_map(map)
+    {
+        return ErrorBody { fatal: false, reference: None, ..error };
+    }
+    ErrorBody::new(failure_code(failure.kind), &failure.message)
+}
+
 fn failure_code(kind: FailureKind) -> Code {
     match kind {
         FailureKind::Execution => Code::ExecutionFailed,
@@ -421,6 +459,11 @@ fn failure_code(kind: FailureKind) -> Code {
         FailureKind::CallTimeout => Code::CallTimeout,
         FailureKind::WorkerLost => Code::WorkerLost,
         FailureKind::Unreachable => Code::FunctionUnreachable,
+        FailureKind::BadResponse => Code::FunctionBadResponse,
+        FailureKind::Aborted => Code::FunctionAborted,
+        FailureKind::Overdue => Code::FunctionTimeout,
+        FailureKind::InvalidRequest => Code::InvalidInvoke,
+        FailureKind::UnknownAgent => Code::AgentNotFound,
         FailureKind::Forbidden => Code::Forbidden,
         FailureKind::SlowConsumer => Code::SlowConsumer,
         FailureKind::Unprepared | FailureKind::BudgetExhausted => Code::ExecutionFailed,

@@ -159,6 +159,8 @@ pub struct Upgrade {
     pub agent: AgentId,
     /// Every agent that is configured.
     pub agents: Vec<AgentId>,
+    /// Whether that agent lives outside of this server, which then relays.
+    pub remote: bool,
     /// The tools that the agent executes itself.
     pub tools: Vec<Tool>,
 }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId, RequestRow, Scope,
-    SessionId, Signal, TurnId,
+    Actor, AgentId, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId, RequestRow,
+    Scope, SessionId, Signal, TurnId,
 };
 
 use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
 use crate::port::{Delivery, Port};
+use crate::routes::Whence;
 use crate::sessions::{Letter, Mail, ReplyTo, Sessions, own};
 
 /// Whoever asks through one connection.
@@ -22,6 +24,12 @@ pub(crate) struct Caller {
     /// What all connections of the principal may use together.
     pub(crate) bucket: Arc<PrincipalBucket>,
     pub(crate) port: Arc<Port>,
+    /// What the connection speaks.
+    pub(crate) protocol: &'static str,
+    /// Where it came to.
+    pub(crate) path: String,
+    /// The agent that it was given, if its client did not name one.
+    pub(crate) assigned: Option<AgentId>,
     /// The name under which the connection is enrolled.
     pub(crate) callsign: Option<Callsign>,
 }
@@ -72,8 +80,11 @@ impl Gateway {
     }
 
     /// Submits what a connection asks; the answer arrives at its port.
-    pub(crate) fn submit(&self, caller: &Caller, request: RequestId, session: SessionId, op: Op) {
+    pub(crate) fn submit(&self, caller: &Caller, request: RequestId, session: SessionId, mut op: Op) {
         let port = &caller.port;
+        if let Op::StartTurn(turn) = &mut op {
+            self.route(caller, turn);
+        }
         let session = match self.admit(caller, session, &op) {
             Ok(session) => session,
             Err(reject) => return port.answer(request, Err(reject)),
@@ -82,6 +93,20 @@ impl Gateway {
             Mail { actor: caller.actor(), op, reply: ReplyTo::Connection(port.clone(), request), room: None };
         if self.sessions.send(&session, Letter::Op(Box::new(mail))).is_err() {
             port.answer(request, Err(Reject::Busy));
+        }
+    }
+
+    /// Sends a request on to another agent, if the client has not named one and a route says so.
+    fn route(&self, caller: &Caller, turn: &mut NewTurn) {
+        let chosen = turn.agent.is_some() && turn.agent != caller.assigned;
+        if chosen || turn.meta.is_null() {
+            return;
+        }
+        let Caller { protocol, path, principal, .. } = caller;
+        let whence = Whence { protocol, path, principal: &principal.id };
+        let directory = self.sessions.environment.host.directory();
+        if let Some(agent) = directory.routes.of_request(whence, &turn.meta) {
+            turn.agent = Some(agent);
         }
     }
 

@@ -5,10 +5,11 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort};
 use switchboard_core::model::{CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
 use switchboard_core::{
@@ -17,62 +18,82 @@ use switchboard_core::{
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use crate::config::LimitsConfig;
 use crate::meters::TurnMeter;
-use crate::sessions::{CallBoard, Environment, Executing, Letter, Mail, ReplyTo};
+use crate::routes::Routes;
+use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo};
 use crate::workspace::Workspaces;
 
-/// The agents of this server.
+/// The agents of this server, and who is sent to which.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+    /// Serves turns which name no other.
+    pub(crate) default: AgentId,
+    pub(crate) routes: Routes,
+}
+
+/// Runs the agents of this server.
 pub(crate) struct Host {
-    agents: BTreeMap<AgentId, Arc<dyn Agent>>,
-    default: AgentId,
+    directory: RwLock<Arc<Directory>>,
     /// Tells the workers of this process from those of any other, past or present.
     node: String,
     started: AtomicU64,
     /// How many turns may be worked on at the same time.
     room: Arc<Semaphore>,
     lanes: Lanes,
+    /// For how long an executor may be silent.
+    lease: Duration,
     workspaces: Workspaces,
 }
 
 impl Host {
     pub(crate) fn new(
-        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
-        default: AgentId,
+        directory: Directory,
         node: String,
-        running: usize,
-        per_device: usize,
+        limits: &LimitsConfig,
         workspaces: Workspaces,
     ) -> Self {
-        let room = Arc::new(Semaphore::new(running.min(Semaphore::MAX_PERMITS)));
+        let room = Arc::new(Semaphore::new(limits.running_turns.min(Semaphore::MAX_PERMITS)));
         Self {
-            agents,
-            default,
+            directory: RwLock::new(Arc::new(directory)),
             node,
             started: AtomicU64::new(0),
             room,
-            lanes: Lanes::new(per_device),
+            lanes: Lanes::new(limits.device_turns),
+            lease: Duration::from_millis(limits.lease_ms),
             workspaces,
         }
     }
 
-    pub(crate) fn agents(&self) -> Vec<AgentId> {
-        self.agents.keys().cloned().collect()
+    /// The agents as they are now; what is running stays with the agent that it began with.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        self.directory.read().clone()
     }
 
-    pub(crate) fn default_agent(&self) -> &AgentId {
-        &self.default
+    /// From now on turns begin with these agents.
+    pub(crate) fn replace(&self, directory: Directory) {
+        *self.directory.write() = Arc::new(directory);
     }
 
     pub(crate) fn knows(&self, agent: &AgentId) -> bool {
-        self.agents.contains_key(agent)
+        self.directory.read().agents.contains_key(agent)
     }
 
     pub(crate) fn tools(&self, agent: &AgentId) -> Vec<Tool> {
-        self.agents.get(agent).map(|agent| agent.tools()).unwrap_or_default()
+        self.agent(agent).map(|agent| agent.tools()).unwrap_or_default()
     }
 
     pub(crate) fn recovery(&self, agent: &AgentId) -> Recovery {
-        self.agents.get(agent).map_or(Recovery::Fail, |agent| agent.recovery())
+        self.agent(agent).map_or(Recovery::Fail, |agent| agent.recovery())
+    }
+
+    pub(crate) fn is_remote(&self, agent: &AgentId) -> bool {
+        self.agent(agent).is_some_and(|agent| agent.is_remote())
+    }
+
+    fn agent(&self, agent: &AgentId) -> Option<Arc<dyn Agent>> {
+        self.directory.read().agents.get(agent).cloned()
     }
 
     /// Starts work on a turn that waits for an executor.
@@ -85,11 +106,12 @@ impl Host {
     ) -> Executing {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let worker = WorkerId::new(format!("{}.{number}", self.node));
+        let lease = Arc::new(Lease::new(self.lease));
         let (stop, stopped) = watch::channel(false);
         let board = Arc::new(CallBoard::default());
         let port = SessionPort {
             mailbox,
-            actor: Actor::worker(worker),
+            actor: Actor::worker(worker.clone()),
             environment: environment.clone(),
             board: board.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
@@ -97,8 +119,7 @@ impl Host {
                 session: session.id().clone(),
                 turn: turn.turn.clone(),
                 agent: turn.agent.clone(),
-                principal: turn.origin.principal.clone(),
-                attachment: turn.origin.attachment.clone(),
+                origin: turn.origin.clone(),
                 device: turn.device.clone(),
                 request: turn.request.clone(),
                 workspace: turn.workspace.clone(),
@@ -108,11 +129,12 @@ impl Host {
                 fence: 0,
             },
         };
-        let agent = self.agents.get(&turn.agent).cloned();
+        let agent = self.agent(&turn.agent);
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
         let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
         let lane = turn.device.as_ref().map(|device| self.lanes.of(device));
-        tokio::spawn(async move {
+        let held = lease.clone();
+        let work = async move {
             let _lane = match lane {
                 Some(lane) => lane.acquire_owned().await.ok(),
                 None => None,
@@ -120,8 +142,24 @@ impl Host {
             // Never closed, so there is always room in the end.
             let _place = room.acquire_owned().await;
             execute(port, agent, &workspaces, stopped, began).await;
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = work => {}
+                // In the same task, so that an agent that blocks it loses its lease.
+                () = renew(&held) => {}
+            }
         });
-        Executing { agent: turn.agent.clone(), stop, board }
+        Executing { agent: turn.agent.clone(), worker, stop, board, lease }
+    }
+}
+
+/// Renews a lease for as long as it is polled.
+async fn renew(lease: &Lease) {
+    let mut interval = tokio::time::interval(lease.interval());
+    loop {
+        interval.tick().await;
+        lease.renew();
     }
 }
 
@@ -258,7 +296,7 @@ impl SessionPort {
                 Ok(_) => return journal,
                 Err(error) => {
                     tracing::warn!(%error, "a journal could not be read; trying again");
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
                     continue;
                 }
             };
@@ -268,20 +306,20 @@ impl SessionPort {
                 }
                 position = committed.position.seq;
                 let own = committed.event.turn() == Some(&self.brief.turn);
-                let produced = matches!(
-                    committed.event,
-                    Event::TurnOutput { .. }
-                        | Event::CallRequested { .. }
-                        | Event::CallProgress { .. }
-                        | Event::CallEnded { .. }
-                        | Event::ToolsChanged { .. }
-                );
-                if own && produced {
+                if own && is_of_executor(&committed.event) {
                     journal.push(committed.event.clone());
                 }
             }
         }
     }
+}
+
+/// Whether an event is something that an executor has done, or an answer to it.
+fn is_of_executor(event: &Event) -> bool {
+    if let Event::TurnOutput { output, .. } = event {
+        return output.is_progress();
+    }
+    event.is_passing() || matches!(event, Event::ToolsChanged { .. })
 }
 
 #[async_trait]
@@ -326,11 +364,15 @@ impl TurnPort for SessionPort {
     fn now(&self) -> Timestamp {
         self.environment.clock.now()
     }
+
+    fn stop_reason(&self) -> Option<String> {
+        self.board.stop_reason()
+    }
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("agents", &self.agents.keys()).finish_non_exhaustive()
+        f.debug_struct("Host").field("agents", &self.directory().agents.keys()).finish_non_exhaustive()
     }
 }
 

@@ -30,11 +30,12 @@ use crate::clock::Clock;
 use crate::config::{AgentConfig, Config, Questions, StoreKind};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
-use crate::host::Host;
+use crate::host::{Directory, Host};
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::registry::Registry;
+use crate::routes::Routes;
 use crate::sessions::{ActorBounds, Environment, Sessions};
 use crate::tls::Tls;
 use crate::transport::Lingering;
@@ -104,14 +105,8 @@ impl Server {
         } else {
             Workspaces::Within(config.workspaces.clone())
         };
-        let host = Arc::new(Host::new(
-            agents,
-            default,
-            node,
-            config.limits.running_turns,
-            config.limits.device_turns,
-            workspaces,
-        ));
+        let directory = Directory { agents, default, routes: Routes::new(&config.routes) };
+        let host = Arc::new(Host::new(directory, node, &config.limits, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
             host,

@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use parking_lot::Mutex;
 use switchboard_core::{
-    Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, Route, Scope, Seed,
-    Timestamp, Upgrade,
+    AgentId, Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, Route, Scope,
+    Seed, Timestamp, Upgrade,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -26,6 +26,7 @@ use crate::meters::TransportMeters;
 use crate::origin::{OriginError, OriginPolicy};
 use crate::port::Port;
 use crate::registry::{Entry, Registry};
+use crate::routes::Whence;
 use crate::transport::{Exchange, Socket, Transport};
 
 /// What is needed to let a connection in.
@@ -222,19 +223,39 @@ impl Door {
     fn enter(&self, protocol: &Arc<dyn Protocol>, admitted: Admitted) -> Result<Entered, Refusal> {
         let Admitted { request, opening, subprotocol, identity, address, guard } = admitted;
         let host = &self.gateway.sessions.environment.host;
+        let directory = host.directory();
+        let principal = &identity.principal.id;
+        let whence = Whence { protocol: protocol.name(), path: &request.target, principal };
+        let routed = || directory.routes.of_connection(whence).unwrap_or_else(|| directory.default.clone());
+        let agent = opening.agent.clone().unwrap_or_else(routed);
+        // What the client has not chosen itself may still depend on what it asks.
+        let assigned = opening.agent.is_none().then(|| agent.clone());
+        let path = request.target.clone();
         let upgrade = Upgrade {
             principal: identity.principal.clone(),
             now: self.gateway.sessions.environment.clock.now(),
-            agent: opening.agent.clone().unwrap_or_else(|| host.default_agent().clone()),
-            agents: host.agents(),
-            tools: host.tools(opening.agent.as_ref().unwrap_or_else(|| host.default_agent())),
+            agents: directory.agents.keys().cloned().collect(),
+            remote: host.is_remote(&agent),
+            tools: host.tools(&agent),
+            agent,
             request,
             opening,
         };
         let connection = protocol.accept(upgrade, Seed::new(crate::entropy::bytes()))?;
         let meters = self.meters(protocol);
         let (protocol, frames) = (protocol.name(), protocol.frames());
-        Ok(Entered { connection, protocol, frames, subprotocol, identity, address, guard, meters })
+        Ok(Entered {
+            connection,
+            protocol,
+            path,
+            assigned,
+            frames,
+            subprotocol,
+            identity,
+            address,
+            guard,
+            meters,
+        })
     }
 
     /// Not an `async fn`, which would keep room for its arguments twice, all the connection's life.
@@ -243,8 +264,18 @@ impl Door {
         entered: Entered,
         mut transport: impl Transport + 'static,
     ) -> impl Future<Output = ()> + Send {
-        let Entered { connection, protocol, frames, subprotocol: _, identity, address, guard, meters } =
-            entered;
+        let Entered {
+            connection,
+            protocol,
+            path,
+            assigned,
+            frames,
+            subprotocol: _,
+            identity,
+            address,
+            guard,
+            meters,
+        } = entered;
         let port = Arc::new(Port::default());
         let opened_at = self.gateway.sessions.environment.clock.now();
         let principal = identity.principal.clone();
@@ -258,7 +289,7 @@ impl Door {
         });
         let span = tracing::info_span!("connection", protocol, connection_id = listed.number);
         let bucket = self.buckets.of(&principal.id, frames.map(|rate| (protocol, rate)), opened_at);
-        let caller = Caller { principal, identity, bucket, port, callsign: None };
+        let caller = Caller { principal, identity, bucket, port, protocol, path, assigned, callsign: None };
         let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());
         meters.opened.increment(1);
         meters.open.increment(1);
@@ -325,6 +356,8 @@ struct Admitted {
 struct Entered {
     connection: Box<dyn Connection>,
     protocol: &'static str,
+    path: String,
+    assigned: Option<AgentId>,
     frames: Option<Rate>,
     subprotocol: Option<Pii<String>>,
     identity: Identity,

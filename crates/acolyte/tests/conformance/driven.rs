@@ -36,6 +36,7 @@ impl Driven {
     fn new() -> Self {
         let acolyte = Acolyte::new(AcolyteLimits::default(), Service::default());
         let upgrade = Upgrade {
+            remote: false,
             principal: Principal::new("ann"),
             now: Timestamp::default(),
             request: OpeningRequest { path: "/v1/rpc", websocket: true, ..OpeningRequest::default() },

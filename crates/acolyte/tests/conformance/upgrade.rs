@@ -123,6 +123,7 @@ fn ac_011_no_credential_is_asked_for_by_the_protocol_itself() {
 
 fn accept(request: OpeningRequest, opening: Opening) -> Result<Box<dyn Connection>, Refusal> {
     let upgrade = Upgrade {
+        remote: false,
         principal: Principal::new("local"),
         now: Timestamp::default(),
         request,
@@ -209,6 +210,7 @@ fn ac_078_shutdown_is_answered_and_asked_for_only_by_an_administrator() {
         };
         let opening = acolyte.inspect(&request).unwrap();
         let upgrade = Upgrade {
+            remote: false,
             principal,
             now: Timestamp::default(),
             request,

@@ -349,7 +349,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn failure(message: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::ModelUnavailable, message: message.into() }
+    Failure::new(FailureKind::ModelUnavailable, message)
 }
 
 fn unavailable(message: impl Into<String>) -> AgentError {

@@ -72,7 +72,7 @@ impl<'a> Player<'a> {
         variables.set("turn", brief.turn.as_str());
         variables.set("session", brief.session.as_str());
         variables.set("agent", brief.agent.as_str());
-        variables.set("principal", brief.principal.as_str());
+        variables.set("principal", brief.origin.principal.as_str());
         match &brief.request {
             TurnRequest::Tool { args, .. } => variables.set("args", args.clone()),
             TurnRequest::Step { state, .. } => variables.set("state", state.clone()),

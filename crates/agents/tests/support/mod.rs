@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use switchboard_agents::{Agent, AgentError, Brief, Turn, TurnPort};
 use switchboard_core::model::{
-    Call, CallEnd, CallKind, CallRequest, Executor, Output, Part, Tool, TurnEnd, TurnRequest,
+    Call, CallEnd, CallKind, CallRequest, Executor, Origin, Output, Part, Tool, TurnEnd, TurnRequest,
 };
 use switchboard_core::{
     AgentId, CallId, Callsign, Event, MessageRow, Op, PrincipalId, Reject, SessionId, Timestamp, ToolName,
@@ -203,8 +203,14 @@ pub(crate) fn brief(request: TurnRequest, fence: u32) -> Brief {
         session: SessionId::from("ses_test"),
         turn: TurnId::from("inv_test"),
         agent: AgentId::from("agent"),
-        principal: PrincipalId::from("ann"),
-        attachment: None,
+        origin: Origin {
+            principal: PrincipalId::from("ann"),
+            protocol: "asp".into(),
+            attachment: None,
+            handle: None,
+            bound: false,
+            options: Value::Null,
+        },
         request,
         device: None,
         workspace: None,

@@ -234,7 +234,7 @@ impl AipConnection {
             TaskStatus::Completed => Some(TurnEnd::complete()),
             TaskStatus::Failed | TaskStatus::Error => {
                 let message = error.unwrap_or_else(|| words::GAVE_UP.to_owned());
-                let failure = Failure { kind: FailureKind::Tool, message };
+                let failure = Failure::new(FailureKind::Tool, message);
                 Some(TurnEnd::new(TurnOutcome::Failed(failure)))
             }
         };

@@ -83,7 +83,7 @@ impl AspConnection {
                 attachment: Some(self.link.attachment.clone()),
                 handle: Some(handle),
                 bound: true,
-                options: options.store(),
+                options: options.store(self.wire.features, self.wire.enc),
             },
             parent: None,
             history: None,

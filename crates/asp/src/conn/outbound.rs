@@ -254,8 +254,7 @@ impl AspConnection {
         let Some(request) = self.requests.end(id, self.now) else { return };
         let features = self.wire.features;
         match ending {
-            Ending::Error(code, message) => {
-                let error = ErrorBody::new(*code, message);
+            Ending::Error(error) => {
                 self.send_map(Opcode::Error, id, self.flags(replay), &error.to_map());
             }
             Ending::End(end) => {

@@ -1,7 +1,7 @@
 //! Messages and events, as a person reads them.
 
 use switchboard_core::model::{
-    Author, CallEnd, CallKind, ChecklistState, Output, Part, TurnOutcome, TurnRequest,
+    Author, CallEnd, CallKind, ChecklistState, Output, Part, Standby, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{Committed, Event, MessageRow, MessageStatus, Timestamp};
 
@@ -96,6 +96,9 @@ pub(super) fn event(committed: &Committed) -> Passage {
                 format!("data {}: {value}", mime.as_deref().unwrap_or_default())
             }
             Output::Notice { text, .. } => format!("notice: {text}"),
+            Output::Standby(Standby::Starting) => "waits for its agent to start".to_owned(),
+            Output::Standby(Standby::Retrying) => "its agent is tried again".to_owned(),
+            Output::Suspended(_) => "suspended until what it asked for is answered".to_owned(),
         },
         Event::CallRequested { call, .. } => match &call.kind {
             CallKind::Tool { name, args } => format!("calls {name} {args}"),

@@ -265,7 +265,9 @@ impl Event {
             Self::TurnAccepted { .. } => Some(ForExecutor::Accepted),
             Self::TurnReleased { turn } => Some(ForExecutor::Over { turn, end: None }),
             Self::TurnEnded { turn, end } => Some(ForExecutor::Over { turn, end: Some(end) }),
-            Self::TurnInterrupted { turn, .. } => Some(ForExecutor::Stop { turn }),
+            Self::TurnInterrupted { turn, reason, .. } => {
+                Some(ForExecutor::Stop { turn, reason: reason.as_ref() })
+            }
             Self::CallEnded { turn, call, end } => Some(ForExecutor::Answer { turn, call, end }),
             Self::SessionOpened { .. }
             | Self::ParticipantJoined { .. }
@@ -374,6 +376,8 @@ pub enum ForExecutor<'a> {
     Stop {
         /// Which turn.
         turn: &'a TurnId,
+        /// Why, in the words of whoever stopped it.
+        reason: Option<&'a String>,
     },
     /// What the agent has asked for is there.
     Answer {

@@ -22,7 +22,7 @@ pub use device::Device;
 pub use event::{Committed, Event, ForExecutor};
 pub use message::{Author, Message, Part, Told, Voice};
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};
-pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Usage};
+pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Standby, Usage};
 pub use tool::{Tool, ToolAnnotations};
 pub use turn::{
     Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, TurnEnd, TurnOutcome,

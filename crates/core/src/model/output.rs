@@ -34,6 +34,28 @@ pub enum Output {
         /// The remark.
         text: String,
     },
+    /// The executor has nothing to say yet, and this is why; no part of the answer.
+    Standby(Standby),
+    /// The executor lets go of the turn until what it has asked for is answered. Whoever goes on
+    /// is given this state; nobody else is shown it.
+    Suspended(Value),
+}
+
+impl Output {
+    /// Whether it belongs to what the executor has done, which must not be done twice.
+    pub const fn is_progress(&self) -> bool {
+        !matches!(self, Self::Standby(_))
+    }
+}
+
+/// Why an executor has nothing to say yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standby {
+    /// It is being woken up.
+    Starting,
+    /// It could not be reached, and is tried again.
+    Retrying,
 }
 
 /// Counts by name: `input_tokens`, `output_tokens` and whatever else was counted.

@@ -126,7 +126,7 @@ impl TurnEnd {
 
     /// A failure.
     pub fn failed(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self::new(TurnOutcome::Failed(Failure { kind, message: message.into() }))
+        Self::new(TurnOutcome::Failed(Failure::new(kind, message)))
     }
 }
 
@@ -168,6 +168,16 @@ pub struct Failure {
     pub kind: FailureKind,
     /// For a person; holds no secrets.
     pub message: String,
+    /// What the executor calls it, in the words of its protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Box<Value>>,
+}
+
+impl Failure {
+    /// A failure with nothing added.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), detail: None }
+    }
 }
 
 /// Classes of failure; each protocol has one table from these to its own codes.
@@ -190,6 +200,16 @@ pub enum FailureKind {
     WorkerLost,
     /// The executor could not be reached.
     Unreachable,
+    /// What the executor answered makes no sense.
+    BadResponse,
+    /// The executor broke off in the middle of its answer.
+    Aborted,
+    /// The executor took too long.
+    Overdue,
+    /// The executor does not take such a request.
+    InvalidRequest,
+    /// The executor does not know the agent.
+    UnknownAgent,
     /// The agent may not do this.
     Forbidden,
     /// The client did not take its output.

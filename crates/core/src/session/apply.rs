@@ -183,6 +183,7 @@ impl Session {
             barren_claims: 0,
             started_at: None,
             first_output_at: None,
+            suspended: false,
             text: String::new(),
             calls: Default::default(),
             interrupted_at: None,
@@ -226,6 +227,10 @@ impl TurnState {
     }
 
     fn take_output(&mut self, output: &Output, at: Timestamp) {
+        if !output.is_progress() {
+            return;
+        }
+        self.suspended = matches!(output, Output::Suspended(_));
         self.barren_claims = 0;
         self.first_output_at.get_or_insert(at);
         if let Output::Text(text) = output {
@@ -234,6 +239,7 @@ impl TurnState {
     }
 
     fn open_call(&mut self, call: &Arc<Call>, at: Timestamp) {
+        self.suspended = false;
         self.barren_claims = 0;
         self.first_output_at.get_or_insert(at);
         self.calls.insert(call.id.clone(), Arc::clone(call));

@@ -361,7 +361,7 @@ impl Session {
         // somebody else may have to wait through many restarts.
         let waits = turn.calls.values().any(|call| call.executor != Executor::Agent);
         let again = waits || turn.barren_claims < self.limits.offers;
-        if again && (continues || silent) {
+        if again && (continues || silent || turn.suspended) {
             // What others were asked for stays open: the next executor waits for it.
             let own = turn.calls.values().filter(|call| call.executor == Executor::Agent);
             let mut events: Vec<Event> = own

@@ -228,6 +228,11 @@ impl Session {
             head: self.head,
         })
     }
+
+    /// Whether an attachment waits for its client; none if there is no such attachment.
+    pub fn is_detached(&self, attachment: &AttachmentId) -> Option<bool> {
+        self.attachments.get(attachment).map(|known| known.detached_at.is_some())
+    }
 }
 
 /// A turn that has not ended.
@@ -277,6 +282,9 @@ pub struct TurnState {
     pub started_at: Option<Timestamp>,
     /// When its first output came.
     pub first_output_at: Option<Timestamp>,
+    /// Its executor has let go of it until its calls are answered, and left what it needs to go on.
+    #[serde(default)]
+    pub suspended: bool,
     /// The answer's text so far.
     pub text: String,
     /// Calls that wait for their end.

@@ -261,7 +261,7 @@ fn a_turn_that_cannot_be_delivered_fails() {
     world.run("t1");
     world.start("t2");
     world.start("t3");
-    let failure = Failure { kind: FailureKind::SlowConsumer, message: "too slow".into() };
+    let failure = Failure::new(FailureKind::SlowConsumer, "too slow");
     let events = world.events(
         &owner(),
         Op::Conclude { turn: "t1".into(), end: TurnEnd::new(TurnOutcome::Failed(failure.clone())) },

@@ -367,6 +367,10 @@ impl Config {
         }
     }
 
+    fn has_agent(&self, name: &str) -> bool {
+        self.agents.get(name).is_some_and(|agent| !matches!(agent, AgentConfig::Off(_)))
+    }
+
     fn check_agents(&self, findings: &mut Findings) {
         for (name, agent) in &self.agents {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -382,20 +386,16 @@ impl Config {
                 }
             }
         }
-        match self.agents.get(&self.agent) {
-            None | Some(AgentConfig::Off(_)) => {
-                let names: Vec<_> = self
-                    .agents
-                    .iter()
-                    .filter(|(_, agent)| !matches!(agent, AgentConfig::Off(_)))
-                    .map(|(name, _)| name.as_str())
-                    .collect();
-                findings
-                    .add("agent", format!("no agent {}: expected one of {}", self.agent, names.join(", ")));
+        if !self.has_agent(&self.agent) {
+            let names: Vec<&str> =
+                self.agents.keys().map(String::as_str).filter(|name| self.has_agent(name)).collect();
+            findings.add("agent", format!("no agent {}: expected one of {}", self.agent, names.join(", ")));
+        }
+        for (index, route) in self.routes.iter().enumerate() {
+            if !self.has_agent(&route.agent) {
+                let message = format!("no agent {}: expected a configured one", route.agent);
+                findings.add(format!("routes[{index}].agent"), message);
             }
-            Some(
-                AgentConfig::Echo(_) | AgentConfig::Script(_) | AgentConfig::OpenAi(_) | AgentConfig::Demo(_),
-            ) => {}
         }
         if crate::telemetry::filter(&self.telemetry.log_level).is_none() {
             findings.add(

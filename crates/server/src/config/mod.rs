@@ -19,5 +19,6 @@ pub use load::{ConfigError, Problem, Source};
 pub use secrets::Secrets;
 pub use sections::{
     AcolyteConfig, AipConfig, Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer,
-    LimitsConfig, LogFormat, Questions, StoreConfig, StoreKind, Synchronous, TelemetryConfig, TlsConfig,
+    LimitsConfig, LogFormat, Questions, RouteConfig, StoreConfig, StoreKind, Synchronous, TelemetryConfig,
+    TlsConfig,
 };

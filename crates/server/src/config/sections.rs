@@ -58,6 +58,9 @@ sections! {
         pub aip: AipConfig = AipConfig::default(),
         /// Agents, by the name under which clients ask for them.
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
+        /// Which agent serves whom, where the client has not named one: the first route that fits
+        /// counts, and `agent` where none does.
+        pub routes: Vec<RouteConfig> = Vec::new(),
         /// How the server leaves.
         pub drain: DrainConfig = DrainConfig::default(),
         /// Logs, metrics and the admin API.
@@ -179,6 +182,9 @@ sections! {
         pub running_turns: usize = 10_000,
         /// Turns for one device that are worked on at the same time; others wait.
         pub device_turns: usize = 4,
+        /// How long the executor of a turn may give no sign of life before it counts as lost, in
+        /// milliseconds; it gives one three times as often.
+        pub lease_ms: u64 = 30_000,
         /// Bytes that may wait to be written to one connection before it counts as stuck.
         pub write_buffer_bytes: usize = 8 << 20,
         /// Sockets at the same time that have not opened a connection yet.
@@ -231,6 +237,20 @@ sections! {
         pub command: CommandContext = CommandContext::default(),
         /// Bounds of each of its connections.
         pub limits: AipLimits = AipLimits::default(),
+    }
+
+    /// One route to an agent. What is not given fits everything; a text may end in `*`.
+    pub struct RouteConfig {
+        /// The protocol that is spoken: `asp`, `acolyte` or `aip`.
+        pub protocol: Option<String> = None,
+        /// The path of the connection, such as `/v1/agent-socket`.
+        pub path: Option<String> = None,
+        /// Who asks.
+        pub principal: Option<String> = None,
+        /// Values that the `meta` of the request has to carry.
+        pub meta: BTreeMap<String, String> = BTreeMap::new(),
+        /// The agent that serves it.
+        pub agent: String = String::new(),
     }
 
     /// How the server leaves.

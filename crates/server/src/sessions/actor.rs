@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use switchboard_agents::Recovery;
 use switchboard_core::model::{Executor, ToolChange};
-use switchboard_core::{Actor, Op, Reject, Session, SessionId, Timestamp, TurnId, TurnStatus};
+use switchboard_core::{Actor, AgentId, Op, Reject, Session, SessionId, Timestamp, TurnId, TurnStatus};
 use switchboard_store::StoreError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -78,6 +78,7 @@ impl SessionActor {
                 }
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     letters.push(own(Op::Wake));
+                    letters.extend(self.lost_executors());
                     Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
@@ -118,9 +119,8 @@ impl SessionActor {
             return;
         }
         let mut letters = vec![own(Op::Recover)];
-        let host = &self.sessions.environment.host;
         for turn in self.session.turns().filter(|turn| turn.claim.is_some()) {
-            let continues = host.recovery(&turn.agent) == Recovery::Replay;
+            let continues = self.continues(&turn.agent);
             letters.push(own(Op::Lose { turn: turn.turn.clone(), continues }));
         }
         if let Some(change) = self.missing_tools() {
@@ -176,7 +176,28 @@ impl SessionActor {
         if let Some(at) = self.retry_at {
             return Some(at);
         }
-        self.session.next_wake().map(|at: Timestamp| self.sessions.environment.clock.instant(at))
+        let clock = &self.sessions.environment.clock;
+        let session = self.session.next_wake().map(|at: Timestamp| clock.instant(at));
+        let leases = self.executing.values().map(|executing| executing.lease.runs_out());
+        leases.chain(session).min()
+    }
+
+    /// Ops for the turns whose executors have not renewed their lease.
+    fn lost_executors(&self) -> Vec<Letter> {
+        let now = Instant::now();
+        let lost = self.executing.iter().filter(|(_, executing)| executing.lease.runs_out() <= now);
+        lost.map(|(turn, executing)| {
+            tracing::warn!(turn = %turn, agent = %executing.agent, "an executor has not renewed its lease");
+            // Not to be asked once more until there was time to decide.
+            executing.lease.renew();
+            own(Op::Lose { turn: turn.clone(), continues: self.continues(&executing.agent) })
+        })
+        .collect()
+    }
+
+    /// Whether an agent goes on from what it has emitted when its executor is lost.
+    fn continues(&self, agent: &AgentId) -> bool {
+        self.sessions.environment.host.recovery(agent) == Recovery::Replay
     }
 
     /// How long the session, or the ring of its events, may stay in memory with nothing to do; none

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::model::{FailureKind, ForExecutor, TurnEnd, TurnRequest};
+use switchboard_core::model::{ActorKind, FailureKind, ForExecutor, TurnEnd, TurnOutcome, TurnRequest};
 use switchboard_core::{
     Actor, Callsign, Committed, Event, Invitation, Op, Position, Reject, Reply, Row, Signal, Timestamp, rows,
 };
@@ -11,7 +11,7 @@ use switchboard_store::{Append, Batch, StoreError};
 use tokio::time::Instant;
 
 use super::actor::{FIRST_BACKOFF, SessionActor, own};
-use super::{AttachRequest, Mail, ReplyTo};
+use super::{AttachRequest, Executing, Mail, ReplyTo};
 use crate::gateway::Place;
 use crate::meters::turn_ended;
 use crate::port::{Attached, Delivery};
@@ -235,11 +235,15 @@ impl SessionActor {
                 let executing = self.executing.remove(turn);
                 if let (Some(executing), Some(end)) = (executing, end) {
                     turn_ended(&executing.agent, end);
+                    if end.outcome == TurnOutcome::Expired {
+                        executing.board.explain("deadline exceeded");
+                    }
                 }
                 true
             }
-            Some(ForExecutor::Stop { turn }) => {
+            Some(ForExecutor::Stop { turn, reason }) => {
                 if let Some(executing) = self.executing.get(turn) {
+                    executing.board.explain(reason.map_or("interrupted", String::as_str));
                     executing.stop.send_replace(true);
                 }
                 false
@@ -267,7 +271,9 @@ impl SessionActor {
         if !matches!(mail.reply, ReplyTo::Nobody) {
             return;
         }
-        let Some(executing) = self.executing.get(turn) else { return };
+        // What a lost executor still says does not concern the one that has taken over.
+        let speaks = |executing: &&Executing| matches!(&mail.actor.kind, ActorKind::Worker(worker) if *worker == executing.worker);
+        let Some(executing) = self.executing.get(turn).filter(speaks) else { return };
         if !matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
             executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.to_string()));
         }

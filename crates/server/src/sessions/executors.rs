@@ -2,18 +2,50 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::model::{CallEnd, TurnEnd};
-use switchboard_core::{AgentId, CallId};
+use switchboard_core::{AgentId, CallId, WorkerId};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// One running execution, as its session sees it. Dropping it tells the agent to stop.
 #[derive(Debug)]
 pub(crate) struct Executing {
     pub(crate) agent: AgentId,
+    pub(crate) worker: WorkerId,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) board: Arc<CallBoard>,
+    pub(crate) lease: Arc<Lease>,
+}
+
+/// A sign of life that an executor renews while it works, or waits for its turn to begin. One that
+/// has stopped renewing is lost, whatever became of it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    renewed: Mutex<Instant>,
+    term: Duration,
+}
+
+impl Lease {
+    pub(crate) fn new(term: Duration) -> Self {
+        Self { renewed: Mutex::new(Instant::now()), term }
+    }
+
+    /// How often it is to be renewed.
+    pub(crate) fn interval(&self) -> Duration {
+        self.term / 3
+    }
+
+    pub(crate) fn renew(&self) {
+        *self.renewed.lock() = Instant::now();
+    }
+
+    /// When it runs out, unless it is renewed.
+    pub(crate) fn runs_out(&self) -> Instant {
+        *self.renewed.lock() + self.term
+    }
 }
 
 /// Where the ends of calls are posted for the agent that waits for them.
@@ -23,6 +55,8 @@ pub(crate) struct CallBoard {
     notify: Notify,
     /// How the turn has to end, when the session found something wrong with what the agent did.
     verdict: Mutex<Option<TurnEnd>>,
+    /// Why the agent has to stop, if somebody has said so.
+    stop_reason: Mutex<Option<String>>,
 }
 
 impl CallBoard {
@@ -40,6 +74,14 @@ impl CallBoard {
             }
             notified.await;
         }
+    }
+
+    pub(crate) fn explain(&self, reason: &str) {
+        self.stop_reason.lock().get_or_insert_with(|| reason.to_owned());
+    }
+
+    pub(crate) fn stop_reason(&self) -> Option<String> {
+        self.stop_reason.lock().clone()
     }
 
     pub(crate) fn judge(&self, end: TurnEnd) {

@@ -26,7 +26,7 @@ mod commit;
 mod executors;
 mod mail;
 
-pub(crate) use executors::{CallBoard, Executing};
+pub(crate) use executors::{CallBoard, Executing, Lease};
 pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo};
 
 pub(crate) use actor::own;

@@ -73,6 +73,7 @@ impl Bench {
         let principal = Principal::new("ann");
         let now = Timestamp::from_secs(1_000_000);
         let upgrade = Upgrade {
+            remote: false,
             now,
             principal: principal.clone(),
             request,

@@ -42,6 +42,7 @@ impl World {
         }
         let agent = opening.agent.clone().unwrap_or_else(|| self.default_agent.clone());
         let upgrade = Upgrade {
+            remote: false,
             now: self.now,
             principal: principal.clone(),
             tools: self.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),

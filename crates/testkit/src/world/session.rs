@@ -372,7 +372,7 @@ impl LiveSession {
                 self.executing.remove(turn);
                 true
             }
-            Some(ForExecutor::Stop { turn }) => {
+            Some(ForExecutor::Stop { turn, reason: _ }) => {
                 if let Some(execution) = self.executing.get_mut(turn) {
                     execution.stopped = true;
                 }

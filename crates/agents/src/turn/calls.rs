@@ -1,0 +1,295 @@
+//! What a turn asks of others: tools, commands, answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use switchboard_core::model::{
+    Batch, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind,
+};
+use switchboard_core::{Attempt, CallId, Op, Timestamp, ToolName};
+use tokio::sync::mpsc;
+
+use super::{Turn, diverged, over};
+use crate::agent::AgentError;
+use crate::command::{self, Command, CommandEnd};
+
+/// Tools that are executed in this process, on behalf of whichever agent the turn has.
+#[async_trait]
+pub trait Toolbox: std::fmt::Debug + Send + Sync {
+    /// Whether it has a tool of this name now.
+    fn knows(&self, name: &ToolName) -> bool;
+
+    /// Runs a tool to its end; dropping the future cancels it. What it reports on the way goes into
+    /// `progress`.
+    async fn run(
+        &self,
+        name: &ToolName,
+        args: Value,
+        timeout: Duration,
+        progress: mpsc::Sender<String>,
+    ) -> CallEnd;
+}
+
+/// One use of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolUse {
+    /// Which tool.
+    pub name: ToolName,
+    /// Its arguments.
+    pub args: Value,
+}
+
+impl Turn {
+    /// Asks whoever offers the tool to run it, and waits for the result.
+    ///
+    /// # Errors
+    /// The tool is unknown, or the turn is over.
+    pub async fn call(
+        &mut self,
+        name: &ToolName,
+        args: Value,
+        timeout: Duration,
+    ) -> Result<CallEnd, AgentError> {
+        self.request_call(CallKind::Tool { name: name.clone(), args }, timeout).await
+    }
+
+    /// Has several tools run at the same time, and waits for all of them. A use that cannot even
+    /// begin, for example because nobody offers the tool any more, fails alone.
+    ///
+    /// # Errors
+    /// The turn is over.
+    pub async fn call_all(
+        &mut self,
+        uses: Vec<ToolUse>,
+        timeout: Duration,
+    ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
+        let mut named = Vec::with_capacity(uses.len());
+        for ToolUse { name, args } in uses {
+            let kind = CallKind::Tool { name, args };
+            let (id, known) = self.next_call(&kind)?;
+            named.push((id, kind, known));
+        }
+        let turn = &*self;
+        let uses = named.into_iter().map(|(id, kind, known)| turn.carry_out(id, kind, known, timeout));
+        let ended = join_all(uses).await;
+        ended
+            .into_iter()
+            .map(|ended| match ended {
+                Ok(end) => Ok(Ok(end)),
+                Err(AgentError::Failed(failure)) => Ok(Err(failure)),
+                Err(AgentError::Over) => Err(AgentError::Over),
+            })
+            .collect()
+    }
+
+    /// Asks for something under a name of the agent's own choice, without waiting for the answer;
+    /// see [`Turn::answer`]. Not for agents that repeat themselves after a loss.
+    ///
+    /// # Errors
+    /// The tool is unknown, a call of this name is open, or the turn is over.
+    pub async fn request_as(&self, id: CallId, kind: CallKind, timeout: Duration) -> Result<(), AgentError> {
+        let op = self.asking(id, kind, None, self.port.now().after(timeout));
+        self.port.submit(op).await.map_err(over)
+    }
+
+    /// The answer to a call that was asked for.
+    pub fn answer(&self, call: CallId) -> impl Future<Output = CallEnd> + Send + use<> {
+        let port = self.port.clone();
+        async move { port.call_end(&call).await }
+    }
+
+    /// Asks the device of the turn to execute commands in their order, all of them at once, and
+    /// waits for every end. A command that an earlier run has asked for is not asked for again: its
+    /// end is the one that it had, or still will have.
+    ///
+    /// # Errors
+    /// The turn is for no device, the session refuses the commands, or the turn is over.
+    pub async fn batch(
+        &mut self,
+        commands: Vec<Command>,
+        timeout: Duration,
+    ) -> Result<Vec<CommandEnd>, AgentError> {
+        let first = self.calls.saturating_add(1);
+        self.calls = self.calls.saturating_add(u32::try_from(commands.len()).unwrap_or(u32::MAX));
+        self.request_batch(first, commands, timeout).await?.ok_or_else(diverged)
+    }
+
+    /// Asks the device for something before the agent begins, under a name of its own, so that the
+    /// agent's calls are named the same without it; none if an earlier run has begun without it.
+    pub(crate) async fn ask_first(
+        &mut self,
+        command: Command,
+        timeout: Duration,
+    ) -> Result<Option<CallEnd>, AgentError> {
+        let ended = self.request_batch(0, vec![command], timeout).await?;
+        Ok(ended.and_then(|ended| ended.into_iter().next()).map(|ended| ended.end))
+    }
+
+    /// Asks a person, and waits for the answer.
+    ///
+    /// # Errors
+    /// The turn is over.
+    pub async fn ask(
+        &mut self,
+        text: impl Into<String>,
+        schema: Option<Value>,
+        timeout: Duration,
+    ) -> Result<CallEnd, AgentError> {
+        self.request_call(CallKind::Question { text: text.into(), schema }, timeout).await
+    }
+
+    async fn request_call(&mut self, kind: CallKind, timeout: Duration) -> Result<CallEnd, AgentError> {
+        let (id, known) = self.next_call(&kind)?;
+        self.carry_out(id, kind, known, timeout).await
+    }
+
+    async fn carry_out(
+        &self,
+        id: CallId,
+        kind: CallKind,
+        known: Option<Attempt>,
+        timeout: Duration,
+    ) -> Result<CallEnd, AgentError> {
+        match known.map(|attempt| attempt.end) {
+            Some(Some(end)) => return Ok(end),
+            // Asked for by an earlier run, and still with whoever is to answer.
+            Some(None) => return self.end_of(&id).await,
+            None => {}
+        }
+        if let CallKind::Tool { name, args } = &kind
+            && let Some(toolbox) = self.toolbox.as_ref().filter(|toolbox| toolbox.knows(name))
+        {
+            let (name, args) = (name.clone(), args.clone());
+            let op = self.asking(id.clone(), kind, Some(Executor::Agent), self.brief.deadline);
+            self.post(op).await?;
+            return self.use_own(&**toolbox, id, name, args, timeout).await;
+        }
+        let op = self.asking(id.clone(), kind, None, self.port.now().after(timeout));
+        self.port.submit(op).await.map_err(over)?;
+        self.end_of(&id).await
+    }
+
+    /// Runs a tool of the toolbox, and lets everybody see how it goes.
+    async fn use_own(
+        &self,
+        toolbox: &dyn Toolbox,
+        call: CallId,
+        name: ToolName,
+        args: Value,
+        timeout: Duration,
+    ) -> Result<CallEnd, AgentError> {
+        let (progress, mut reported) = mpsc::channel(PROGRESS_ROOM);
+        let mut run = toolbox.run(&name, args, timeout, progress);
+        let end = loop {
+            tokio::select! {
+                biased;
+                () = self.interrupted() => return Err(AgentError::Over),
+                Some(delta) = reported.recv() => {
+                    let turn = self.brief.turn.clone();
+                    self.post(Op::Progress { turn, call: call.clone(), delta }).await?;
+                }
+                end = &mut run => break end,
+            }
+        };
+        let end = reportable(end);
+        let answer = Op::Answer { turn: self.brief.turn.clone(), call, end: end.clone() };
+        self.post(answer).await?;
+        Ok(end)
+    }
+
+    fn asking(&self, id: CallId, kind: CallKind, executor: Option<Executor>, deadline: Timestamp) -> Op {
+        let call = CallRequest { id, kind, executor, deadline, batch: None, options: Value::Null };
+        Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] }
+    }
+
+    /// Asks for commands whose numbers begin with `first`; none if that is not what an earlier run
+    /// has done in its place.
+    async fn request_batch(
+        &mut self,
+        first: u32,
+        commands: Vec<Command>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<CommandEnd>>, AgentError> {
+        let Some(device) = &self.brief.device else {
+            return Err(AgentError::failed(FailureKind::Unprepared, "the turn is for no device"));
+        };
+        let (turn, fence) = (&self.brief.turn, self.brief.fence);
+        let deadline = self.port.now().after(timeout);
+        let size = u32::try_from(commands.len()).unwrap_or(u32::MAX);
+        let batch = Batch { id: command::uuid(turn, "batch", first), size };
+        let mut asked = Vec::with_capacity(commands.len());
+        let mut new = Vec::with_capacity(commands.len());
+        for (number, command) in (first..).zip(commands) {
+            let base = command::uuid(turn, "command", number);
+            let kind = CallKind::Tool { name: command.name, args: command.args };
+            let Some((id, known)) = self.journal.call(&base, &kind, fence) else { return Ok(None) };
+            match known {
+                Some(attempt) => asked.push((id, attempt.end)),
+                None if id.as_str() != base => asked.push((CallId::new(base), Some(command::not_repeated()))),
+                None => {
+                    asked.push((id.clone(), None));
+                    new.push(CallRequest {
+                        id,
+                        kind,
+                        executor: Some(Executor::Device(device.clone())),
+                        deadline,
+                        batch: Some(batch.clone()),
+                        options: command.options,
+                    });
+                }
+            }
+        }
+        if !new.is_empty() {
+            // The commands of a batch are committed together, or none of them is.
+            if new.len() != asked.len() {
+                return Ok(None);
+            }
+            let op = Op::Request { turn: turn.clone(), fence, calls: new };
+            self.post(op).await?;
+        }
+        let mut ended = Vec::with_capacity(asked.len());
+        for (call, end) in asked {
+            let end = match end {
+                Some(end) => end,
+                None => self.end_of(&call).await?,
+            };
+            ended.push(CommandEnd { call, end });
+        }
+        Ok(Some(ended))
+    }
+
+    /// Waits for the end of a call, unless the turn ends first.
+    async fn end_of(&self, call: &CallId) -> Result<CallEnd, AgentError> {
+        tokio::select! {
+            end = self.port.call_end(call) => match end {
+                CallEnd::Cancelled => Err(AgentError::Over),
+                CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut => Ok(end),
+            },
+            () = self.interrupted() => Err(AgentError::Over),
+        }
+    }
+
+    /// Names the next call, and finds what an earlier run knows about it. The names of a turn's
+    /// calls depend on nothing but their order, so that a repetition finds its own again.
+    pub(super) fn next_call(&mut self, kind: &CallKind) -> Result<(CallId, Option<Attempt>), AgentError> {
+        self.calls += 1;
+        let digest = Sha256::digest(self.brief.turn.as_str().as_bytes());
+        let token: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let base = format!("call_{token}_{}", self.calls);
+        self.journal.call(&base, kind, self.brief.fence).ok_or_else(diverged)
+    }
+}
+
+/// [`CallEnd::Cancelled`] belongs to the session, so a cancelled tool is reported as a failure.
+pub(super) fn reportable(end: CallEnd) -> CallEnd {
+    match end {
+        CallEnd::Cancelled => CallEnd::Failed(CallError::new("cancelled", "cancelled")),
+        CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::TimedOut => end,
+    }
+}
+
+/// Reports of a tool that may wait for the session.
+const PROGRESS_ROOM: usize = 16;
