@@ -25,6 +25,7 @@ struct Driven {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a handful, in a test")]
 enum Asked {
     Op(Op),
     Attach(Option<Position>),
