@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use switchboard_core::model::{Failure, FailureKind, Tool, TurnEnd};
+use switchboard_core::{AttachmentId, PrincipalId, SessionId, Timestamp};
 
 use crate::turn::Turn;
 
@@ -32,6 +33,25 @@ pub trait Agent: Debug + Send + Sync {
     fn is_remote(&self) -> bool {
         false
     }
+
+    /// A client that it serves has connected.
+    fn came(&self, _visit: &Visit, _now: Timestamp) {}
+
+    /// The connection of a client that it serves is gone.
+    fn left(&self, _visit: &Visit, _now: Timestamp) {}
+}
+
+/// The connection of a client, as far as its agent may know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The attachment that it is to its sessions.
+    pub connection: AttachmentId,
+    /// Tells it from every other connection of this process.
+    pub number: u64,
+    /// The session in which it first asked.
+    pub session: SessionId,
+    /// Whose it is.
+    pub principal: PrincipalId,
 }
 
 #[async_trait]
@@ -50,6 +70,14 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn is_remote(&self) -> bool {
         (**self).is_remote()
+    }
+
+    fn came(&self, visit: &Visit, now: Timestamp) {
+        (**self).came(visit, now);
+    }
+
+    fn left(&self, visit: &Visit, now: Timestamp) {
+        (**self).left(visit, now);
     }
 }
 

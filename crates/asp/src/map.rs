@@ -326,6 +326,7 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
         }),
         Output::Standby(standby) if viewer.options.stream => {
             let state = match standby {
+                Standby::Queued => State::Queued,
                 Standby::Starting => State::Starting,
                 Standby::Retrying => State::Retrying,
             };

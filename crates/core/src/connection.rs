@@ -184,6 +184,8 @@ pub enum CloseReason {
     TooBig,
     /// A text message was no text.
     NotText,
+    /// The agent wants nothing more of the peer.
+    Dismissed,
     /// Something broke on our side.
     Internal,
 }
@@ -192,7 +194,7 @@ impl CloseReason {
     /// How WebSockets say it, for protocols that have no codes of their own for this.
     pub const fn close(self) -> Close {
         match self {
-            Self::PeerClosed(_) | Self::TransportLost => Close { code: 1000, reason: "" },
+            Self::PeerClosed(_) | Self::TransportLost | Self::Dismissed => Close { code: 1000, reason: "" },
             Self::Restart => Close { code: 1001, reason: "server is leaving" },
             Self::Unauthorized => Close { code: 1008, reason: "unauthorized" },
             Self::NotText => Close { code: 1007, reason: "not UTF-8" },

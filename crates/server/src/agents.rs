@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use switchboard_agents::{Agent, DeviceScript, DeviceTools, Echo, OpenAi, Script, Secret, WithDevice};
+use switchboard_agents::{
+    Agent, DeviceScript, DeviceTools, Echo, Function, OpenAi, Relay, Script, Secret, WithDevice,
+};
 use switchboard_core::AgentId;
 
 use crate::config::{AgentConfig, Config};
 
 /// Builds every configured agent; if one cannot be built, says which and why.
-pub(crate) fn build(config: &Config) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>, String> {
+pub(crate) fn build(
+    config: &Config,
+    relay: &Arc<Relay>,
+) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>, String> {
     let mut agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::new();
     let device_tools = Arc::new(DeviceTools::new(config.aip.command.clone()));
     if config.aip.test_planner {
@@ -33,6 +38,12 @@ pub(crate) fn build(config: &Config) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>
                 openai.api_key = key.map(Secret::new);
                 let openai = OpenAi::new(openai).map_err(|error| because(&error))?;
                 Arc::new(WithDevice::new(openai, device_tools.clone()))
+            }
+            AgentConfig::Function(function) => {
+                let mut function = function.clone();
+                let secret = function.secret_env.as_deref().and_then(|name| config.secrets.find(name));
+                function.secret = secret.map(Secret::new);
+                Arc::new(Function::new(function, relay.clone()).map_err(|error| because(&error))?)
             }
             AgentConfig::Off(_) => continue,
         };

@@ -349,7 +349,7 @@ impl Driver {
                 Output::Send(frame) => self.outbox.push(frame),
                 Output::Submit(request, session, op) => {
                     self.outstanding += 1;
-                    self.gateway.submit(&self.caller, request, session, op);
+                    self.gateway.submit(&mut self.caller, request, session, op);
                 }
                 Output::Attach(request, session, from) => {
                     self.outstanding += 1;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, AgentId, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId, RequestRow,
-    Scope, SessionId, Signal, TurnId,
+    Actor, AgentId, AttachmentId, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId,
+    RequestRow, Scope, SessionId, Signal, TurnId,
 };
 
 use crate::auth::Identity;
 use crate::limits::PrincipalBucket;
 use crate::port::{Delivery, Port};
+use crate::relay::{Here, Visits};
 use crate::routes::Whence;
 use crate::sessions::{Letter, Mail, ReplyTo, Sessions, own};
 
@@ -32,6 +34,10 @@ pub(crate) struct Caller {
     pub(crate) assigned: Option<AgentId>,
     /// The name under which the connection is enrolled.
     pub(crate) callsign: Option<Callsign>,
+    /// What tells it from every other connection.
+    pub(crate) number: u64,
+    /// What it is called where a function serves it.
+    pub(crate) visits: Option<AttachmentId>,
 }
 
 impl Caller {
@@ -44,13 +50,19 @@ impl Caller {
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) visits: Visits,
     draining: std::sync::atomic::AtomicBool,
     stopped: tokio::sync::Notify,
 }
 
 impl Gateway {
     pub(crate) fn new(sessions: Arc<Sessions>) -> Self {
-        Self { sessions, draining: false.into(), stopped: tokio::sync::Notify::new() }
+        Self {
+            sessions,
+            visits: Visits::default(),
+            draining: false.into(),
+            stopped: tokio::sync::Notify::new(),
+        }
     }
 
     /// Takes in idempotency keys that were used before this process started, oldest first.
@@ -80,11 +92,12 @@ impl Gateway {
     }
 
     /// Submits what a connection asks; the answer arrives at its port.
-    pub(crate) fn submit(&self, caller: &Caller, request: RequestId, session: SessionId, mut op: Op) {
-        let port = &caller.port;
+    pub(crate) fn submit(&self, caller: &mut Caller, request: RequestId, session: SessionId, mut op: Op) {
         if let Op::StartTurn(turn) = &mut op {
             self.route(caller, turn);
+            self.visit(caller, turn, &session);
         }
+        let port = &caller.port;
         let session = match self.admit(caller, session, &op) {
             Ok(session) => session,
             Err(reject) => return port.answer(request, Err(reject)),
@@ -107,6 +120,34 @@ impl Gateway {
         let directory = self.sessions.environment.host.directory();
         if let Some(agent) = directory.routes.of_request(whence, &turn.meta) {
             turn.agent = Some(agent);
+        }
+    }
+
+    /// Takes note of a connection whose turn goes to a function, so that the function can reach it.
+    fn visit(&self, caller: &mut Caller, turn: &NewTurn, session: &SessionId) {
+        let (Some(agent), Some(attachment)) = (&turn.agent, &turn.origin.attachment) else { return };
+        let environment = &self.sessions.environment;
+        if caller.visits.as_ref() == Some(attachment) || !environment.host.is_remote(agent) {
+            return;
+        }
+        self.end_visit(caller);
+        let visit = Visit {
+            connection: attachment.clone(),
+            number: caller.number,
+            session: session.clone(),
+            principal: caller.principal.id.clone(),
+        };
+        let now = environment.clock.now();
+        environment.host.came(agent, &visit, now);
+        self.visits.note(Here { port: caller.port.clone(), since: now, visit, agent: agent.clone() });
+        caller.visits = Some(attachment.clone());
+    }
+
+    fn end_visit(&self, caller: &mut Caller) {
+        let Some(attachment) = caller.visits.take() else { return };
+        if let Some(here) = self.visits.leave(&caller.principal.id, &attachment, &caller.port) {
+            let environment = &self.sessions.environment;
+            environment.host.left(&here.agent, &here.visit, environment.clock.now());
         }
     }
 
@@ -196,6 +237,7 @@ impl Gateway {
 
     /// The connection is gone: its name is free, and the sessions that rely on it hear of it.
     pub(crate) fn leave(&self, caller: &mut Caller) {
+        self.end_visit(caller);
         let Some(device) = caller.callsign.take() else { return };
         let place = Place(caller.port.clone());
         let sessions = self.sessions.environment.roll.lock().leave(&device, &place);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use parking_lot::{Mutex, RwLock};
-use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort};
+use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort, Visit};
 use switchboard_core::model::{CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
 use switchboard_core::{
     Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
@@ -90,6 +90,18 @@ impl Host {
 
     pub(crate) fn is_remote(&self, agent: &AgentId) -> bool {
         self.agent(agent).is_some_and(|agent| agent.is_remote())
+    }
+
+    pub(crate) fn came(&self, agent: &AgentId, visit: &Visit, now: Timestamp) {
+        if let Some(agent) = self.agent(agent) {
+            agent.came(visit, now);
+        }
+    }
+
+    pub(crate) fn left(&self, agent: &AgentId, visit: &Visit, now: Timestamp) {
+        if let Some(agent) = self.agent(agent) {
+            agent.left(visit, now);
+        }
     }
 
     fn agent(&self, agent: &AgentId) -> Option<Arc<dyn Agent>> {
@@ -363,6 +375,12 @@ impl TurnPort for SessionPort {
 
     fn now(&self) -> Timestamp {
         self.environment.clock.now()
+    }
+
+    async fn settled(&self) {
+        // What is on its way holds some of the room until it is committed.
+        let all = u32::try_from(ROOM).unwrap_or(u32::MAX);
+        let _ = self.room.acquire_many(all).await;
     }
 
     fn stop_reason(&self) -> Option<String> {

@@ -24,6 +24,7 @@ pub mod origin;
 mod outbox;
 mod port;
 mod registry;
+mod relay;
 mod routes;
 mod schema;
 mod serve;

@@ -14,7 +14,7 @@ use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_acolyte::{Acolyte, Service};
-use switchboard_agents::Agent;
+use switchboard_agents::{Agent, Relay};
 use switchboard_aip::Aip;
 use switchboard_asp::Asp;
 use switchboard_core::{AgentId, CloseReason, KeyIndex, Method, Protocol, Refusal, Transport};
@@ -35,6 +35,7 @@ use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::registry::Registry;
+use crate::relay::{self, RelayState};
 use crate::routes::Routes;
 use crate::sessions::{ActorBounds, Environment, Sessions};
 use crate::tls::Tls;
@@ -48,6 +49,7 @@ pub struct Server {
     router: Router,
     door: Arc<Door>,
     log: Arc<dyn Log>,
+    relay: Arc<Relay>,
     tls: Option<Tls>,
     readiness: Readiness,
     /// Sockets that have not become a connection yet.
@@ -75,8 +77,9 @@ impl Server {
     /// # Errors
     /// The configuration or the log cannot be used.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
-        let agents = crate::agents::build(&config).map_err(ServeError::Config)?;
-        Self::start_with(config, agents).await
+        let relay = relay::open(&config).map_err(ServeError::Config)?;
+        let agents = crate::agents::build(&config, &relay).map_err(ServeError::Config)?;
+        Self::start_as(config, agents, relay).await
     }
 
     /// As [`Server::start`], with agents of the caller's own instead of the configured ones.
@@ -86,6 +89,15 @@ impl Server {
     pub async fn start_with(
         config: Config,
         agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+    ) -> Result<Self, ServeError> {
+        let relay = relay::open(&config).map_err(ServeError::Config)?;
+        Self::start_as(config, agents, relay).await
+    }
+
+    async fn start_as(
+        config: Config,
+        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+        relay: Arc<Relay>,
     ) -> Result<Self, ServeError> {
         let clock = Clock::start();
         // Handles that are taken before the recorder is there count nothing.
@@ -161,13 +173,14 @@ impl Server {
         });
         let admin = AdminState::new(&config, log.clone(), authenticator, registry, clock);
         let readiness = admin.readiness();
-        let mut router = admin::router(admin);
+        let state = RelayState { relay: relay.clone(), gateway: door.gateway.clone() };
+        let mut router = admin::router(admin).merge(relay::router(state));
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
         router = router.fallback(not_found);
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
-        Ok(Self { config, router, door, log, tls, readiness, handshakes })
+        Ok(Self { config, router, door, log, relay, tls, readiness, handshakes })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -179,6 +192,10 @@ impl Server {
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
+        if self.config.relay.public_url.is_none() {
+            let scheme = if self.config.has_tls() { "https" } else { "http" };
+            self.relay.set_public_url(&format!("{scheme}://{}", listener.local_addr()?));
+        }
         let mut shutdown = std::pin::pin!(shutdown);
         let mut upkeep = tokio::time::interval(UPKEEP);
         let leave = loop {
@@ -372,7 +389,11 @@ fn aip_service(config: &Config) -> switchboard_aip::Service {
 fn acolyte_service(config: &Config) -> Service {
     let keyed = |agent: &AgentConfig| match agent {
         AgentConfig::OpenAi(openai) => Some(openai.api_key_env.is_some()),
-        AgentConfig::Echo(_) | AgentConfig::Script(_) | AgentConfig::Demo(_) | AgentConfig::Off(_) => None,
+        AgentConfig::Echo(_)
+        | AgentConfig::Script(_)
+        | AgentConfig::Function(_)
+        | AgentConfig::Demo(_)
+        | AgentConfig::Off(_) => None,
     };
     let openai: Vec<bool> = config.agents.values().filter_map(keyed).collect();
     Service {

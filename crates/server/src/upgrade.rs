@@ -289,7 +289,19 @@ impl Door {
         });
         let span = tracing::info_span!("connection", protocol, connection_id = listed.number);
         let bucket = self.buckets.of(&principal.id, frames.map(|rate| (protocol, rate)), opened_at);
-        let caller = Caller { principal, identity, bucket, port, protocol, path, assigned, callsign: None };
+        let number = listed.number;
+        let caller = Caller {
+            principal,
+            identity,
+            bucket,
+            port,
+            protocol,
+            path,
+            assigned,
+            callsign: None,
+            number,
+            visits: None,
+        };
         let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());
         meters.opened.increment(1);
         meters.open.increment(1);

@@ -369,7 +369,7 @@ fn outcome() -> impl Strategy<Value = TurnOutcome> {
         Just(TurnOutcome::Done(Finish::Complete)),
         Just(TurnOutcome::Done(Finish::Empty)),
         any::<String>()
-            .prop_map(|message| TurnOutcome::Failed(Failure { kind: FailureKind::WorkerLost, message })),
+            .prop_map(|message| TurnOutcome::Failed(Failure::new(FailureKind::WorkerLost, message))),
         any::<bool>().prop_map(|abandoned| TurnOutcome::Interrupted { abandoned }),
         Just(TurnOutcome::Expired),
     ]

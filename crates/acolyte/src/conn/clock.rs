@@ -124,7 +124,9 @@ impl AcolyteConnection {
             return;
         }
         let (why, terminal) = match reason {
-            CloseReason::PeerClosed(_) | CloseReason::TransportLost => ("connection_closed", None),
+            CloseReason::PeerClosed(_) | CloseReason::TransportLost | CloseReason::Dismissed => {
+                ("connection_closed", None)
+            }
             CloseReason::TooSlow => ("E_OVERLOADED", None),
             CloseReason::TooBig | CloseReason::NotText => ("connection_closed", None),
             CloseReason::Restart => ("server_shutdown", Some(words::ABORTED)),

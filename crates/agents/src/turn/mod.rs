@@ -89,6 +89,11 @@ impl Turn {
         self.post(Op::Emit { turn, fence, output: Output::Standby(standby) }).await
     }
 
+    /// Waits until everything that was said so far is committed.
+    pub async fn settled(&self) {
+        self.port.settled().await;
+    }
+
     /// What it stands on, for what outlives the turn's own run.
     pub fn port(&self) -> &Arc<dyn TurnPort> {
         &self.port

@@ -27,6 +27,9 @@ pub trait TurnPort: Send + Sync {
     /// The time.
     fn now(&self) -> Timestamp;
 
+    /// Waits until everything that was submitted is committed.
+    async fn settled(&self) {}
+
     /// Why the turn was stopped, once it was and somebody has said so.
     fn stop_reason(&self) -> Option<String> {
         None

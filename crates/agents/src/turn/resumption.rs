@@ -1,7 +1,7 @@
 //! Where an earlier run of a turn has let go of it.
 
 use serde_json::Value;
-use switchboard_core::model::{CallEnd, CallKind, Output};
+use switchboard_core::model::{CallEnd, CallKind, Executor, Output};
 use switchboard_core::{CallId, Event};
 
 /// A turn whose executor has suspended it, as the next run finds it.
@@ -46,6 +46,11 @@ impl Resumption {
                     asked_before = calls.len();
                 }
                 Event::TurnOutput { .. } => {
+                    records += 1;
+                    state = None;
+                }
+                // What the executor does itself is no question.
+                Event::CallRequested { call, .. } if call.executor == Executor::Agent => {
                     records += 1;
                     state = None;
                 }

@@ -135,7 +135,7 @@ impl AspConnection {
         accept.server = Some(ServerInfo {
             name: "switchboard".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            mode: ServerMode::Direct,
+            mode: if self.remote { ServerMode::Relay } else { ServerMode::Direct },
         });
         let fresh = resumed.is_none();
         if let Some(lost) = resumed {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use switchboard_core::model::Tool;
 use switchboard_core::{
     AgentId, Asked, AttachmentId, Close as CoreClose, CloseReason, Connection, Frame as TransportFrame,
-    Input, Op, Output, Principal, Reject, Reply, RequestId, Seed, SessionId, Timestamp, ToolName, TurnId,
-    Upgrade, Violation,
+    Input, Op, Output, Principal, Reject, Reply, RequestId, Seed, SessionId, Signal, Timestamp, ToolName,
+    TurnId, Upgrade, Violation,
 };
 
 mod bucket;
@@ -23,7 +23,7 @@ mod watch;
 use crate::codec::{Assembler, AssemblerLimits};
 use crate::error::Close;
 use crate::limits::AspLimits;
-use crate::message::{Enc, Features};
+use crate::message::{Enc, Features, ServerHello, ServerHelloOp};
 use crate::state::{Happening, Lifecycle};
 use bucket::Buckets;
 use clockwork::Clocks;
@@ -37,6 +37,8 @@ pub struct AspConnection {
     principal: Principal,
     agent: AgentId,
     agents: Vec<AgentId>,
+    /// Whether the agent is a function, and this a relay.
+    remote: bool,
     seed: Seed,
     /// Counts what is derived from the seed.
     derived: u64,
@@ -145,7 +147,7 @@ impl AspConnection {
         } else {
             Features::BARE
         };
-        Self {
+        let mut connection = Self {
             assembler: Assembler::new(AssemblerLimits {
                 max_payload: limits.max_payload_bare as usize,
                 ..AssemblerLimits::default()
@@ -171,6 +173,7 @@ impl AspConnection {
             principal: upgrade.principal,
             agent: upgrade.agent,
             agents: upgrade.agents,
+            remote: upgrade.remote,
             tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
             tools_revision: 0,
             client_tools: Vec::new(),
@@ -188,7 +191,14 @@ impl AspConnection {
             out: VecDeque::new(),
             now: Timestamp::default(),
             limits,
+        };
+        if connection.remote {
+            // A relay says at once by which name functions know the connection.
+            let mut greeting = ServerHello::new(ServerHelloOp::Greet);
+            greeting.cid = Some(connection.link.attachment.to_string());
+            connection.send_hello(&greeting);
         }
+        connection
     }
 
     /// Asks something of a session.
@@ -251,8 +261,9 @@ impl Connection for AspConnection {
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, reject),
-            // Not enrolled, so nobody has anything to say to it.
-            Input::Signal(_) => {}
+            Input::Signal(Signal::Note { body, .. }) => self.pushed(body),
+            // Not enrolled, so nobody invites it.
+            Input::Signal(Signal::Invited { .. } | Signal::Contested) => {}
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.backlog(bytes),
             Input::Drain { retry_ms } => self.drain(retry_ms, "restart"),
@@ -360,7 +371,7 @@ impl AspConnection {
 
     fn closed(&mut self, reason: CloseReason) {
         match reason {
-            CloseReason::PeerClosed(Some(1000)) => {
+            CloseReason::PeerClosed(Some(1000)) | CloseReason::Dismissed => {
                 self.leave_for_good();
                 self.close(Close::Normal);
             }

@@ -17,7 +17,7 @@ use crate::message::{
     Completion, EncFlag, End, ErrorBody, Feature, Flags, Opcode, Record, RecordBody, ServerHello,
     ToolDefFrame,
 };
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 impl AspConnection {
     /// Sends a piece of the answer, or keeps it until it may be sent.
@@ -335,6 +335,16 @@ impl AspConnection {
     pub(super) fn send_notice(&mut self, notice: crate::message::Notice) {
         if self.wire.features.has(Feature::Push) && self.wire.features.has(Feature::Events) {
             let map = Record::new(RecordBody::Notice(notice)).to_map();
+            self.send_map(Opcode::Stream, 0, Flags::NONE, &map);
+        }
+    }
+
+    /// Shows a record of a function that belongs to no request.
+    pub(super) fn pushed(&mut self, record: serde_json::Value) {
+        if self.wire.features.has(Feature::Push)
+            && self.wire.features.has(Feature::Events)
+            && let Ok(Value::Map(map)) = Value::try_from(record)
+        {
             self.send_map(Opcode::Stream, 0, Flags::NONE, &map);
         }
     }

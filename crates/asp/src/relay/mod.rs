@@ -12,6 +12,7 @@ mod answer;
 pub mod body;
 pub mod decode;
 mod document;
+pub mod map;
 mod piece;
 pub mod push;
 pub mod response;

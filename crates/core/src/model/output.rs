@@ -52,6 +52,8 @@ impl Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standby {
+    /// It is busy with other turns.
+    Queued,
     /// It is being woken up.
     Starting,
     /// It could not be reached, and is tried again.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_agents::{CommandContext, EchoConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{CommandContext, EchoConfig, FunctionConfig, OpenAiConfig, ScriptConfig};
 use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
@@ -24,6 +24,8 @@ pub enum AgentConfig {
     Script(ScriptConfig),
     /// Asks an endpoint that is compatible with OpenAI's chat completions.
     OpenAi(OpenAiConfig),
+    /// Passes turns on to a function behind an HTTP endpoint.
+    Function(FunctionConfig),
     /// The built-in demonstration, which needs no key and no network.
     Demo(DemoConfig),
     /// None: takes an agent away that would otherwise be there.
@@ -110,7 +112,7 @@ fn add(prefix: &str, defaults: Option<&Value>, table: &[(&str, Kind, &str)], key
 const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "kind",
-        Kind::Choice(&["echo", "script", "openai", "demo", "off"]),
+        Kind::Choice(&["echo", "script", "openai", "function", "demo", "off"]),
         "What the agent is. `off` takes a built-in one away.",
     ),
     (
@@ -143,7 +145,11 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     ("tools", Kind::Boolean, "openai: whether the model may use the tools of the session."),
     ("tool_rounds", Kind::Integer, "openai: how often the model may ask for tools within one turn."),
     ("tool_timeout_ms", Kind::Integer, "openai: how long a tool may take, in milliseconds."),
-    ("connect_timeout_ms", Kind::Integer, "openai: how long a connection may take, in milliseconds."),
+    (
+        "connect_timeout_ms",
+        Kind::Integer,
+        "openai, function: how long a connection may take, in milliseconds.",
+    ),
     (
         "first_token_timeout_ms",
         Kind::Integer,
@@ -159,13 +165,55 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "backoff_ms",
         Kind::Integer,
-        "openai: the first pause between two attempts, in milliseconds; it doubles each time.",
+        "openai, function: the first pause between two attempts, in milliseconds; it doubles each time.",
     ),
     (
         "max_backoff_ms",
         Kind::Integer,
         "openai: the longest pause between two attempts, in milliseconds, also if the endpoint asks for more.",
     ),
+    ("url", Kind::Text, "function: where it is; `/invoke` and `/interrupt` are added."),
+    ("single_url", Kind::Boolean, "function: everything goes to `url` itself."),
+    (
+        "secret_env",
+        Kind::Text,
+        "function: the environment variable with the secret that requests are signed with, `whsec_` and a \
+         key in base64; several, newest first and apart by spaces, while one takes the place of another.",
+    ),
+    (
+        "jwt",
+        Kind::Boolean,
+        "function: requests carry a JSON Web Token, whose keys are at `/.well-known/jwks.json`.",
+    ),
+    (
+        "allow_private",
+        Kind::Boolean,
+        "function: it may live on a private address, such as this machine; refused otherwise.",
+    ),
+    ("concurrency", Kind::Integer, "function: turns that it works on at the same time; others wait."),
+    (
+        "first_byte_timeout_ms",
+        Kind::Integer,
+        "function: how long it may take to begin its response, in milliseconds.",
+    ),
+    (
+        "gap_timeout_ms",
+        Kind::Integer,
+        "function: how long it may fall silent within its response, in milliseconds.",
+    ),
+    (
+        "cold_start_ms",
+        Kind::Integer,
+        "function: after how long without a response clients are told that it is starting, in milliseconds.",
+    ),
+    ("retries", Kind::Integer, "function: how often a request is repeated that has led to no output."),
+    (
+        "breaker_failures",
+        Kind::Integer,
+        "function: failures in a row after which it is left alone for a while; 0 for never.",
+    ),
+    ("breaker_ms", Kind::Integer, "function: for how long it is left alone, in milliseconds."),
+    ("presence", Kind::Boolean, "function: whether it is told when clients come and go."),
 ];
 
 const SESSION_KEYS: &[(&str, Kind, &str)] = &[

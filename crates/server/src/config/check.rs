@@ -35,6 +35,7 @@ impl Config {
         let issuers = self.auth.jwt.iter().filter_map(|issuer| issuer.secret_env.clone());
         let agents = self.agents.values().filter_map(|agent| match agent {
             AgentConfig::OpenAi(agent) => agent.api_key_env.clone(),
+            AgentConfig::Function(agent) => agent.secret_env.clone(),
             AgentConfig::Echo(_) | AgentConfig::Script(_) | AgentConfig::Demo(_) | AgentConfig::Off(_) => {
                 None
             }
@@ -45,10 +46,15 @@ impl Config {
     /// Hands agents the keys whose variables they name.
     pub(super) fn reveal_keys(&mut self) {
         for agent in self.agents.values_mut() {
-            if let AgentConfig::OpenAi(openai) = agent {
-                let name = openai.api_key_env.as_deref();
-                openai.api_key = name.and_then(|name| self.secrets.find(name)).map(Secret::new);
-            }
+            let (name, key) = match agent {
+                AgentConfig::OpenAi(openai) => (&openai.api_key_env, &mut openai.api_key),
+                AgentConfig::Function(function) => (&function.secret_env, &mut function.secret),
+                AgentConfig::Echo(_)
+                | AgentConfig::Script(_)
+                | AgentConfig::Demo(_)
+                | AgentConfig::Off(_) => continue,
+            };
+            *key = name.as_deref().and_then(|name| self.secrets.find(name)).map(Secret::new);
         }
     }
 
@@ -383,6 +389,14 @@ impl Config {
                 }
                 if let Some(variable) = &openai.api_key_env {
                     self.check_secret(format!("agents.{name}.api_key_env"), variable, 1, findings);
+                }
+            }
+            if let AgentConfig::Function(function) = agent {
+                if let Err(error) = function.check() {
+                    findings.add(format!("agents.{name}.{}", error.key), error.problem);
+                }
+                if let Some(variable) = &function.secret_env {
+                    self.check_secret(format!("agents.{name}.secret_env"), variable, 1, findings);
                 }
             }
         }

@@ -19,6 +19,6 @@ pub use load::{ConfigError, Problem, Source};
 pub use secrets::Secrets;
 pub use sections::{
     AcolyteConfig, AipConfig, Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer,
-    LimitsConfig, LogFormat, Questions, RouteConfig, StoreConfig, StoreKind, Synchronous, TelemetryConfig,
-    TlsConfig,
+    LimitsConfig, LogFormat, Questions, RelayConfig, RouteConfig, StoreConfig, StoreKind, Synchronous,
+    TelemetryConfig, TlsConfig,
 };

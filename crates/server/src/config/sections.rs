@@ -56,6 +56,8 @@ sections! {
         pub acolyte: AcolyteConfig = AcolyteConfig::default(),
         /// The Agent Interaction Protocol: devices and orchestrators.
         pub aip: AipConfig = AipConfig::default(),
+        /// Functions as agents: what they are told of this server.
+        pub relay: RelayConfig = RelayConfig::default(),
         /// Agents, by the name under which clients ask for them.
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
         /// Which agent serves whom, where the client has not named one: the first route that fits
@@ -237,6 +239,13 @@ sections! {
         pub command: CommandContext = CommandContext::default(),
         /// Bounds of each of its connections.
         pub limits: AipLimits = AipLimits::default(),
+    }
+
+    /// Functions as agents: what they are told of this server.
+    pub struct RelayConfig {
+        /// Under which URL functions reach this server, such as `https://chat.example`; unset, the
+        /// address on which it listens.
+        pub public_url: Option<String> = None,
     }
 
     /// One route to an agent. What is not given fits everything; a text may end in `*`.

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_agents::Recovery;
-use switchboard_core::model::{Executor, ToolChange};
-use switchboard_core::{Actor, AgentId, Op, Reject, Session, SessionId, Timestamp, TurnId, TurnStatus};
+use switchboard_core::model::{Executor, Tool, ToolChange};
+use switchboard_core::{
+    Actor, AgentId, AttachmentId, Op, Reject, Session, SessionId, Timestamp, ToolName, TurnId, TurnState,
+    TurnStatus,
+};
 use switchboard_store::StoreError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::commit::Draft;
-use super::{ActorBounds, Executing, Letter, Mail, ReplyTo, Sessions};
+use super::{ActorBounds, Executing, Letter, Mail, ReplyTo, Sessions, Standing};
 use crate::feed::Feed;
 
 pub(super) struct SessionActor {
@@ -131,17 +134,22 @@ impl SessionActor {
         }
     }
 
-    /// What the session's agent offers and the session does not know yet.
+    /// What the session's agent offers and the session does not know yet, and what servers of tools
+    /// offer no more.
     pub(super) fn missing_tools(&self) -> Option<ToolChange> {
         let agent = self.session.agent()?;
         let offered = self.sessions.environment.host.tools(agent);
-        let missing: Vec<_> = offered
+        let gone = |known: &&Tool| {
+            known.options.get(FROM_SERVER).is_some() && offered.iter().all(|tool| tool.name != known.name)
+        };
+        let remove: Vec<ToolName> = self.session.tools().filter(gone).map(|tool| tool.name.clone()).collect();
+        let add: Vec<Tool> = offered
             .into_iter()
             .filter(|tool| {
                 tool.executor == Executor::Agent && !self.session.tools().any(|known| known == tool)
             })
             .collect();
-        (!missing.is_empty()).then(|| ToolChange { add: missing, remove: Vec::new(), turn: None })
+        (!add.is_empty() || !remove.is_empty()).then_some(ToolChange { add, remove, turn: None })
     }
 
     async fn work(&mut self, letters: &mut Vec<Letter>) {
@@ -155,9 +163,23 @@ impl SessionActor {
                 Letter::Op(mail) => self.decide(mail, now, &mut draft),
                 Letter::Attach(request) => self.attach(request, &mut draft),
                 Letter::Tools(turn, reply) => drop(reply.send(self.session.tools_of(&turn))),
+                Letter::Standing(attachment, reply) => drop(reply.send(self.standing(&attachment))),
+                Letter::Refresh => self.offer_tools(now, &mut draft),
             }
         }
         self.commit(draft).await;
+    }
+
+    fn standing(&self, attachment: &AttachmentId) -> Standing {
+        let view = self.session.attachment(attachment);
+        let of = |turn: &&TurnState| turn.origin.attachment.as_ref() == Some(attachment);
+        Standing {
+            detached: self.session.is_detached(attachment),
+            generation: view.map(|view| view.generation),
+            turns: self.session.turns().filter(of).count(),
+            tools: self.session.tools().cloned().collect(),
+            opened_at: self.session.owner().map(|_| self.session.opened_at()),
+        }
     }
 
     /// Gives every turn that waits for an executor one.
@@ -230,6 +252,8 @@ impl SessionActor {
                     Letter::Op(mail) => mail.reply.answer(Err(reject())),
                     Letter::Attach(request) => request.port.answer(request.request, Err(reject())),
                     Letter::Tools(_, reply) => drop(reply),
+                    Letter::Standing(_, reply) => drop(reply),
+                    Letter::Refresh => {}
                 }
             }
             if self.sessions.retire(self.session.id(), mailbox) {
@@ -244,6 +268,8 @@ pub(crate) fn own(op: Op) -> Letter {
     Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody, room: None }))
 }
 
+/// The option of a tool that names the server which it comes from.
+const FROM_SERVER: &str = "mcp";
 const BATCH_LETTERS: usize = 1024;
 const SMALL_BATCH: usize = 4;
 /// How long an idle session stays in memory when there are many.

@@ -60,7 +60,7 @@ impl SessionActor {
     }
 
     /// The tools of the session's agent are there from the beginning.
-    fn offer_tools(&mut self, now: Timestamp, draft: &mut Draft) {
+    pub(super) fn offer_tools(&mut self, now: Timestamp, draft: &mut Draft) {
         let Some(change) = self.missing_tools() else { return };
         if let Ok(decision) = self.session.decide(&Actor::server(), &Op::ChangeTools(change), now) {
             for event in decision.events {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_core::model::{ActorKind, Tool};
-use switchboard_core::{Actor, Op, Position, Reject, Reply, RequestId, TurnId};
+use switchboard_core::{Actor, AttachmentId, Op, Position, Reject, Reply, RequestId, Timestamp, TurnId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::port::Port;
@@ -17,6 +17,25 @@ pub(crate) enum Letter {
     Attach(Box<AttachRequest>),
     /// Somebody wants to know the tools.
     Tools(TurnId, oneshot::Sender<Vec<Tool>>),
+    /// A function wants to know how its client is.
+    Standing(AttachmentId, oneshot::Sender<Standing>),
+    /// The tools of the session's agent may have changed.
+    Refresh,
+}
+
+/// How an attachment is to a session, and what the session offers.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// Whether the attachment waits for its client; none if the session does not know it.
+    pub(crate) detached: Option<bool>,
+    /// Counts its take-overs.
+    pub(crate) generation: Option<u32>,
+    /// Its turns that have not ended.
+    pub(crate) turns: usize,
+    /// The tools of the session.
+    pub(crate) tools: Vec<Tool>,
+    /// When the session came to be; none if it has not.
+    pub(crate) opened_at: Option<Timestamp>,
 }
 
 /// An op, who asks, and where the answer goes.

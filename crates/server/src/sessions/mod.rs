@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{Actor, KeyIndex, Position, Reject, RequestId, Roll, SessionId, SessionLimits};
+use switchboard_core::{
+    Actor, AttachmentId, KeyIndex, Op, Position, Reject, Reply, RequestId, Roll, SessionId, SessionLimits,
+};
 use switchboard_store::Log;
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 use tracing::Instrument as _;
 
@@ -27,7 +29,7 @@ mod executors;
 mod mail;
 
 pub(crate) use executors::{CallBoard, Executing, Lease};
-pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo};
+pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo, Standing};
 
 pub(crate) use actor::own;
 
@@ -132,6 +134,43 @@ impl Sessions {
         let attach = AttachRequest { actor, from, request, port: port.clone() };
         if self.send(session, Letter::Attach(Box::new(attach))).is_err() {
             port.answer(request, Err(Reject::Busy));
+        }
+    }
+
+    /// Asks something of a session, and waits until it is committed.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        session: &SessionId,
+        actor: Actor,
+        op: Op,
+    ) -> Result<Reply, Reject> {
+        let (reply, answer) = oneshot::channel();
+        let mail = Mail { actor, op, reply: ReplyTo::Waiter(reply), room: None };
+        self.send(session, Letter::Op(Box::new(mail))).map_err(|_| Reject::Busy)?;
+        answer.await.unwrap_or(Err(Reject::Busy))
+    }
+
+    /// How an attachment is to a session; none if nobody can say at the moment.
+    pub(crate) async fn standing(
+        self: &Arc<Self>,
+        session: &SessionId,
+        attachment: &AttachmentId,
+    ) -> Option<Standing> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session, Letter::Standing(attachment.clone(), reply)).ok()?;
+        answer.await.ok()
+    }
+
+    /// Lets every session that is alive look at the tools of its agent again; others do so when they
+    /// come to life.
+    pub(crate) fn refresh(&self) {
+        for shard in &self.shards {
+            let mailboxes: Vec<_> = shard.lock().values().cloned().collect();
+            for mailbox in mailboxes {
+                if let Err(TrySendError::Full(letter)) = mailbox.try_send(Letter::Refresh) {
+                    tokio::spawn(async move { mailbox.send(letter).await });
+                }
+            }
         }
     }
 

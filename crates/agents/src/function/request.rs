@@ -1,0 +1,219 @@
+//! The requests that a function gets: what they say, and how it knows that they come from this relay.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
+use reqwest::{Client, Url, redirect};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use switchboard_asp::message::Secret;
+use switchboard_asp::relay::sign::{WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+use switchboard_asp::relay::{
+    self, CancelGrant, Event, Invocation, Payload, Principal, PushGrant, SigningKey, body_hash, map, sign,
+    webhook_id,
+};
+use switchboard_core::{Pii, Timestamp};
+
+use super::config::{FunctionConfig, FunctionError};
+use super::guard::PublicOnly;
+use super::relay::{GRANT_TIME, Grant, Relay, seconds};
+use crate::http;
+use crate::turn::Brief;
+
+/// Where a function is, and how requests to it are signed.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) client: Client,
+    url: Url,
+    single_url: bool,
+    keys: Vec<SigningKey>,
+    jwt: bool,
+}
+
+impl Endpoint {
+    pub(super) fn new(config: &FunctionConfig) -> Result<Self, FunctionError> {
+        config.check()?;
+        let url = config.endpoint()?;
+        let mut builder = http::client(&url)
+            .map_err(|error| FunctionError::new("url", error.to_string()))?
+            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
+            // A signed body goes to the configured address only.
+            .redirect(redirect::Policy::none())
+            .tcp_nodelay(true)
+            .pool_idle_timeout(POOL_IDLE);
+        if !config.allow_private {
+            builder = builder.dns_resolver(std::sync::Arc::new(PublicOnly));
+        }
+        let client = builder.build().map_err(|error| FunctionError::new("url", error.to_string()))?;
+        Ok(Self { client, url, single_url: config.single_url, keys: config.keys()?, jwt: config.jwt })
+    }
+
+    /// The request that carries an invocation.
+    pub(super) fn request(
+        &self,
+        invocation: &Invocation,
+        relay: &Relay,
+        now: Timestamp,
+    ) -> reqwest::RequestBuilder {
+        let body = invocation.to_json();
+        let url = self.url_for(invocation.event);
+        let mut headers = self.signature(invocation, relay, &url, &body, now);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(relay::ACCEPT));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        let mut put = |name: &'static str, value: String| {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        put(relay::IDEMPOTENCY_KEY, invocation.inv.clone());
+        put(relay::X_ASP_CID, invocation.cid.clone());
+        put(relay::X_ASP_REQUEST_ID, invocation.rid.to_string());
+        put(relay::X_ASP_ATTEMPT, invocation.attempt.to_string());
+        put(relay::X_ASP_DEADLINE_MS, invocation.deadline_ms.unwrap_or(0).to_string());
+        put("traceparent", trace_parent(invocation));
+        self.client.post(url).headers(headers).body(body)
+    }
+
+    fn url_for(&self, event: Event) -> Url {
+        let path = match event {
+            Event::Invoke | Event::Continue => "invoke",
+            Event::Interrupt => "interrupt",
+            Event::Connect => "connect",
+            Event::Disconnect => "disconnect",
+        };
+        let mut url = self.url.clone();
+        if !self.single_url
+            && let Ok(mut segments) = url.path_segments_mut()
+        {
+            segments.pop_if_empty().push(path);
+        }
+        url
+    }
+
+    fn signature(
+        &self,
+        invocation: &Invocation,
+        relay: &Relay,
+        url: &Url,
+        body: &Bytes,
+        now: Timestamp,
+    ) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut put = |name: HeaderName, value: String| {
+            if let Ok(mut value) = HeaderValue::from_str(&value) {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+        };
+        if !self.keys.is_empty() {
+            let id = webhook_id(&invocation.inv, invocation.leg);
+            let signature = sign(&self.keys, &id, seconds(now), body);
+            put(HeaderName::from_static(WEBHOOK_ID), id);
+            put(HeaderName::from_static(WEBHOOK_TIMESTAMP), seconds(now).to_string());
+            put(HeaderName::from_static(WEBHOOK_SIGNATURE), signature);
+        }
+        if self.jwt {
+            let claims = Claims {
+                iss: relay.public_url(),
+                aud: url.as_str(),
+                iat: seconds(now),
+                exp: seconds(now) + TOKEN_TIME_S,
+                jti: format!("{}.{}.{}", invocation.inv, invocation.leg, invocation.attempt),
+                cid: &invocation.cid,
+                rid: invocation.rid,
+                inv: &invocation.inv,
+                bh: body_hash(body),
+            };
+            if let Some(token) = relay.key().sign(RELAY_TOKEN, &claims) {
+                put(AUTHORIZATION, format!("Bearer {token}"));
+            }
+        }
+        headers
+    }
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    iss: String,
+    aud: &'a str,
+    iat: u64,
+    exp: u64,
+    jti: String,
+    cid: &'a str,
+    rid: u16,
+    inv: &'a str,
+    bh: String,
+}
+
+/// Names the invocation of a turn: the same for every attempt, and nobody else's.
+pub(super) fn invocation_id(brief: &Brief) -> String {
+    let mut hash = Sha256::new();
+    hash.update(brief.session.as_str().as_bytes());
+    hash.update([0]);
+    hash.update(brief.turn.as_str().as_bytes());
+    let digest = hash.finalize();
+    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("inv_{name}")
+}
+
+/// The connection that a turn hangs on; the session itself where there is none.
+pub(super) fn connection_id(brief: &Brief) -> String {
+    match &brief.origin.attachment {
+        Some(attachment) => attachment.to_string(),
+        None => brief.session.to_string(),
+    }
+}
+
+/// What a turn asks of its function. The client's own credential is not known here, and so cannot be passed on.
+pub(super) fn invocation(brief: &Brief, event: Event, relay: &Relay, now: Timestamp) -> Invocation {
+    let rid = map::request_id(&brief.origin);
+    let (cid, inv) = (connection_id(brief), invocation_id(brief));
+    let left = brief.deadline.since(now);
+    let features = map::features(&brief.origin);
+    let exp = seconds(now.after(left.min(GRANT_TIME)));
+    let grant = Grant {
+        cid: cid.clone(),
+        inv: Some(inv.clone()),
+        rid,
+        session: brief.session.clone(),
+        principal: brief.origin.principal.clone(),
+        agent: brief.agent.to_string(),
+        push: features.iter().any(|feature| feature == "push"),
+        // A little longer than the turn may take, so that its function can still learn that it is over.
+        exp: exp.saturating_add(GRACE_S).min(seconds(now.after(GRANT_TIME))),
+    };
+    let base = format!("{}/v1/relay/connections/{cid}", relay.public_url());
+    let mut invocation = Invocation::new(event, cid, rid, inv);
+    invocation.enc = Some(map::original(&brief.origin));
+    invocation.payload = Some(Payload::Json(map::payload(&brief.request, &brief.meta)));
+    invocation.session = Some(brief.session.to_string());
+    invocation.agent = Some(brief.agent.to_string());
+    invocation.deadline_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+    invocation.sent_at = Some(now.as_micros() / 1_000);
+    invocation.principal =
+        Some(Principal { sub: Pii(brief.origin.principal.to_string()), scope: Vec::new(), claims: None });
+    invocation.features = features;
+    if let Some(token) = relay.grant(&grant) {
+        let url = format!("{base}/frames");
+        invocation.push = Some(PushGrant { url, token: Secret::new(token), exp: grant.exp });
+        let url = format!("{base}/requests/{}", invocation.inv);
+        invocation.cancel = Some(CancelGrant { url, poll_ms: relay::body::DEFAULT_POLL_MS });
+    }
+    invocation
+}
+
+/// Ties what the function traces to the invocation.
+fn trace_parent(invocation: &Invocation) -> String {
+    let digest = Sha256::digest(invocation.inv.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (trace, span) = (&hex[..32], &hex[32..48]);
+    format!("00-{trace}-{span}-01")
+}
+
+const RELAY_TOKEN: &str = "asp-relay+jwt";
+/// For how long a signed request is good.
+const TOKEN_TIME_S: u64 = 60;
+const GRACE_S: u64 = 120;
+const POOL_IDLE: Duration = Duration::from_secs(60);
