@@ -8,12 +8,15 @@
 //! * [`OpenAi`] speaks to any endpoint that is compatible with OpenAI's chat completions.
 //! * [`DeviceScript`] sends a device the commands that it is told; [`WithDevice`] gives any other
 //!   agent the tools of the device that a turn is for.
+//!
+//! [`McpServers`] finds tools elsewhere: it runs and connects to servers of the Model Context Protocol.
 
 mod agent;
 mod chunk;
 mod command;
 mod device;
 mod echo;
+mod mcp;
 mod names;
 mod openai;
 mod script;
@@ -24,6 +27,7 @@ pub use chunk::{Chunk, MAX_DELTA_BYTES};
 pub use command::{Command, CommandEnd};
 pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};
 pub use echo::{Echo, EchoConfig};
+pub use mcp::{McpConfig, McpConfigError, McpServers, McpState, McpStatus};
 pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
 pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
 pub use turn::{Brief, Turn, TurnPort};
