@@ -1,5 +1,11 @@
 //! Tools of a real MCP server that runs as a process of ours.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
+
 mod mcp_support;
 
 use std::collections::BTreeMap;

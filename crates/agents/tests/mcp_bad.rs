@@ -1,5 +1,7 @@
 //! Servers that are broken, slow or malicious.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
+
 mod mcp_support;
 
 use std::time::Duration;

@@ -1,5 +1,11 @@
 //! Tools of a real MCP server that is reached over streamable HTTP.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
+
 mod mcp_support;
 
 use std::net::TcpListener;

@@ -59,6 +59,8 @@ impl McpServers {
 
     /// Starts servers that are new, stops those that are not configured any more, starts those anew
     /// whose configuration has changed, and leaves the others alone.
+    ///
+    /// Has to be called within a tokio runtime.
     pub fn reconfigure(&self, mut configs: BTreeMap<String, McpConfig>) {
         self.table.change(|entries| {
             let mut replaced = BTreeMap::new();
@@ -123,7 +125,7 @@ impl McpServers {
         progress: impl FnMut(String) + Send,
     ) -> CallEnd {
         match self.table.find(name) {
-            Some(offer) => offer.link.call(offer.remote, args, timeout.min(offer.patience), progress).await,
+            Some(route) => route.link.call(route.remote, args, timeout.min(route.patience), progress).await,
             None => outcome::unavailable(),
         }
     }

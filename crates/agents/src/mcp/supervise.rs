@@ -38,7 +38,9 @@ pub(super) struct Supervisor {
 enum End {
     /// It was asked to.
     Stopped,
-    /// The server is gone, or never came.
+    /// The server has ended it.
+    Closed,
+    /// The server is of no use, or never came.
     Down(String),
 }
 
@@ -48,7 +50,11 @@ impl Supervisor {
         let mut failures = 0_u32;
         loop {
             let began = Instant::now();
-            let End::Down(why) = self.connect().await else { return };
+            let why = match self.connect().await {
+                End::Stopped => return,
+                End::Closed => CLOSED.to_owned(),
+                End::Down(why) => why,
+            };
             warn!(server = self.server, why, "an MCP server is down");
             self.table.down(&self.server, &self.stop, why);
             if self.config.check().is_err() {
@@ -66,44 +72,46 @@ impl Supervisor {
     }
 
     async fn connect(&self) -> End {
-        let notices = Arc::new(Notices::default());
         match self.config.reach() {
+            Ok(Reach::Process(command)) => self.connect_to_process(command).await,
+            Ok(Reach::Http(url)) => self.connect_over_http(url).await,
             Err(error) => End::Down(error.to_string()),
-            Ok(Reach::Process(command)) => {
-                match Process::start(&self.server, command, &self.config, &*self.lookup) {
-                    Err(why) => End::Down(why),
-                    Ok((mut process, stdout, stdin)) => {
-                        let mut end = tokio::select! {
-                            biased;
-                            end = self.converse(Lines::new(stdout, stdin), notices) => end,
-                            why = process.ended() => End::Down(why),
-                        };
-                        if let End::Down(why) = &mut end {
-                            // Its tools must not be called while it is swept up.
-                            self.table.down(&self.server, &self.stop, why.clone());
-                            // A process closes its pipes before it ends; how it ended says more.
-                            if let Ok(ended) = timeout(LAST_WORDS, process.ended()).await {
-                                *why = ended;
-                            }
-                        }
-                        process.stop().await;
-                        end
-                    }
-                }
-            }
-            Ok(Reach::Http(url)) => {
-                let bearer = match self.config.bearer_env.as_deref().map(|name| (name, (self.lookup)(name))) {
-                    Some((name, None)) => {
-                        return End::Down(format!("the environment variable {name} is not set"));
-                    }
-                    Some((_, Some(token))) => Some(Secret::new(token)),
-                    None => None,
-                };
-                match http::transport(url, bearer, self.config.start_timeout(), notices.clone()) {
-                    Ok(transport) => self.converse(transport, notices).await,
-                    Err(why) => End::Down(why),
-                }
-            }
+        }
+    }
+
+    async fn connect_to_process(&self, command: &str) -> End {
+        let (mut process, stdout, stdin) =
+            match Process::start(&self.server, command, &self.config, &*self.lookup) {
+                Ok(started) => started,
+                Err(why) => return End::Down(why),
+            };
+        let mut end = tokio::select! {
+            biased;
+            end = self.converse(Lines::new(stdout, stdin), Arc::default()) => end,
+            why = process.ended() => End::Down(why),
+        };
+        // Its tools must not be called while it is swept up.
+        self.table.down(&self.server, &self.stop, CLOSED.to_owned());
+        // A process closes its pipes before it ends; how it ended says more.
+        if let End::Closed = end
+            && let Ok(ended) = timeout(LAST_WORDS, process.ended()).await
+        {
+            end = End::Down(ended);
+        }
+        process.stop().await;
+        end
+    }
+
+    async fn connect_over_http(&self, url: &str) -> End {
+        let bearer = match self.config.bearer_env.as_deref().map(|name| (name, (self.lookup)(name))) {
+            Some((name, None)) => return End::Down(format!("the environment variable {name} is not set")),
+            Some((_, Some(token))) => Some(Secret::new(token)),
+            None => None,
+        };
+        let notices = Arc::<Notices>::default();
+        match http::transport(url, bearer, self.config.start_timeout(), notices.clone()) {
+            Ok(transport) => self.converse(transport, notices).await,
+            Err(why) => End::Down(why),
         }
     }
 
@@ -112,11 +120,10 @@ impl Supervisor {
         let start = async {
             let client = Implementation::new("switchboard", env!("CARGO_PKG_VERSION"));
             let client = ClientConfig::new(ClientCapabilities::default(), client);
-            let service =
-                client.serve(Tap::new(transport, notices.clone())).await.map_err(|e| not_initialized(&e))?;
-            let listed =
-                listing::list(&service, &self.server, &self.config).await.map_err(|e| not_listed(&e))?;
-            Ok((service, listed))
+            let service = client.serve(Tap::new(transport, notices.clone())).await;
+            let service = service.map_err(|error| not_initialized(&error))?;
+            let listed = listing::list(&service, &self.server, &self.config).await;
+            Ok((service, listed.map_err(|error| not_listed(&error))?))
         };
         let started = tokio::select! {
             () = self.stop.cancelled() => return End::Stopped,
@@ -124,7 +131,7 @@ impl Supervisor {
         };
         let (service, listed) = match started {
             Ok(Ok(started)) => started,
-            Ok(Err(why)) => return End::Down(why),
+            Ok(Err(end)) => return end,
             Err(_) => return End::Down("the server did not start in time".to_owned()),
         };
         let gone = CancellationToken::new();
@@ -140,14 +147,14 @@ impl Supervisor {
                 let _ = timeout(GOODBYE, closed).await;
                 End::Stopped
             }
-            _ = &mut closed => End::Down("the server closed the connection".to_owned()),
-            why = self.attend(&link) => End::Down(why),
+            _ = &mut closed => End::Closed,
+            end = self.attend(&link) => end,
         }
     }
 
     /// Lists tools again when they change, and looks after the server when something is odd or
     /// nothing has happened for a while. Ends when the server is of no use any more.
-    async fn attend(&self, link: &Link) -> String {
+    async fn attend(&self, link: &Link) -> End {
         loop {
             let attended = tokio::select! {
                 () = link.notices.tools_changed.notified() => self.list_again(link).await,
@@ -158,8 +165,8 @@ impl Supervisor {
                 Ok(()) => {}
                 // A server that does one thing at a time has an excuse; the call ends some time.
                 Err(Trouble::Silent) if link.is_busy() => link.notices.suspicion.notify_one(),
-                Err(Trouble::Silent) => return "the server does not answer any more".to_owned(),
-                Err(Trouble::Broken(why)) => return why,
+                Err(Trouble::Silent) => return End::Down("the server does not answer any more".to_owned()),
+                Err(Trouble::Broken(end)) => return end,
             }
             sleep(PAUSE).await;
         }
@@ -185,7 +192,7 @@ impl Supervisor {
         match timeout(self.config.start_timeout(), ping).await {
             // An error is an answer, too.
             Ok(Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) => Ok(()),
-            Ok(Err(_)) => Err(Trouble::Broken("the server cannot be reached any more".to_owned())),
+            Ok(Err(_)) => Err(Trouble::Broken(End::Closed)),
             Err(_) => Err(Trouble::Silent),
         }
     }
@@ -194,30 +201,35 @@ impl Supervisor {
 /// Why a server that was ready may not be.
 enum Trouble {
     Silent,
-    Broken(String),
+    Broken(End),
 }
 
 /// In our own words: the error of the library may hold whole messages.
-fn not_initialized(error: &ClientInitializeError) -> String {
-    if let ClientInitializeError::TransportError { error, .. } = error {
-        return format!("cannot connect: {}", error.error);
-    }
-    if let ClientInitializeError::JsonRpcError(error) = error {
-        return format!("the server refused to begin: {}", outcome::code_name(error.code));
-    }
-    if let ClientInitializeError::ConnectionClosed(_) = error {
-        return "the server closed the connection before it was ready".to_owned();
-    }
-    "the server does not speak MCP as it should".to_owned()
+fn not_initialized(error: &ClientInitializeError) -> End {
+    let why = if let ClientInitializeError::TransportError { error, .. } = error {
+        format!("cannot connect: {}", error.error)
+    } else if let ClientInitializeError::JsonRpcError(error) = error {
+        format!("the server refused to begin: {}", outcome::code_name(error.code))
+    } else if let ClientInitializeError::ConnectionClosed(_) = error {
+        return End::Closed;
+    } else {
+        "the server does not speak MCP as it should".to_owned()
+    };
+    End::Down(why)
 }
 
-fn not_listed(error: &ServiceError) -> String {
-    if let ServiceError::McpError(error) = error {
-        return format!("the server refused to list its tools: {}", outcome::code_name(error.code));
-    }
-    "the tools of the server cannot be listed".to_owned()
+fn not_listed(error: &ServiceError) -> End {
+    let why = if let ServiceError::McpError(error) = error {
+        format!("the server refused to list its tools: {}", outcome::code_name(error.code))
+    } else if let ServiceError::UnexpectedResponse = error {
+        "the list of tools makes no sense".to_owned()
+    } else {
+        return End::Closed;
+    };
+    End::Down(why)
 }
 
+const CLOSED: &str = "the server has ended the connection";
 /// How long a server has to be up beyond its start before its failures are forgotten.
 const SETTLED: Duration = Duration::from_secs(10);
 /// How long nothing happens before a server is looked after.

@@ -54,7 +54,7 @@ pub(super) struct Table {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Servers {
+struct Servers {
     entries: BTreeMap<String, Entry>,
     offers: BTreeMap<ToolName, Offer>,
 }
@@ -76,14 +76,19 @@ enum State {
     Down { why: String, since: Instant },
 }
 
-/// A tool that can be called.
+#[derive(Debug)]
+struct Offer {
+    tool: Tool,
+    server: String,
+    route: Route,
+}
+
+/// How a tool is called.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
-    pub(super) tool: Tool,
-    pub(super) server: String,
+pub(super) struct Route {
+    pub(super) link: Link,
     /// The name that the server gives it.
     pub(super) remote: String,
-    pub(super) link: Link,
     /// How long a call may take.
     pub(super) patience: Duration,
 }
@@ -111,8 +116,8 @@ impl Table {
         self.servers.lock().offers.contains_key(name)
     }
 
-    pub(super) fn find(&self, name: &ToolName) -> Option<Offer> {
-        self.servers.lock().offers.get(name).cloned()
+    pub(super) fn find(&self, name: &ToolName) -> Option<Route> {
+        self.servers.lock().offers.get(name).map(|offer| offer.route.clone())
     }
 
     pub(super) fn status(&self) -> Vec<McpStatus> {
@@ -196,13 +201,9 @@ fn offers(entries: &BTreeMap<String, Entry>) -> BTreeMap<ToolName, Offer> {
                     warn!(server, "a tool is not offered: its name is taken");
                     continue;
                 };
-                let offer = Offer {
-                    tool: tool.offer(name.clone(), server),
-                    server: server.clone(),
-                    remote: tool.name.clone(),
-                    link: link.clone(),
-                    patience: Duration::from_millis(entry.config.call_timeout_ms),
-                };
+                let patience = Duration::from_millis(entry.config.call_timeout_ms);
+                let route = Route { link: link.clone(), remote: tool.name.clone(), patience };
+                let offer = Offer { tool: tool.offer(name.clone(), server), server: server.clone(), route };
                 offers.insert(name, offer);
             }
         }

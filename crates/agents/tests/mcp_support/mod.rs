@@ -1,10 +1,16 @@
 //! MCP servers for tests, and waiting for them.
 
-#![allow(dead_code, reason = "each test uses what it needs")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -39,15 +45,19 @@ fn process(args: impl IntoIterator<Item = String>) -> McpConfig {
 
 /// Python with the packages that servers need; what is missing makes the test fail.
 pub(crate) fn python() -> PathBuf {
-    let own = root().join(".venv/bin/python");
-    let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let works = Command::new(&python).args(["-c", "import mcp.server.mcpserver, uvicorn"]).output();
-    assert!(
-        works.is_ok_and(|output| output.status.success()),
-        "{} with the packages of tests/peers/python/requirements.txt is missing: run script/setup",
-        python.display()
-    );
-    python
+    static CHECKED: OnceLock<PathBuf> = OnceLock::new();
+    let find = || {
+        let own = root().join(".venv/bin/python");
+        let python = if own.exists() { own } else { PathBuf::from("python3") };
+        let works = Command::new(&python).args(["-c", "import mcp.server.mcpserver, uvicorn"]).output();
+        assert!(
+            works.is_ok_and(|output| output.status.success()),
+            "{} with the packages of tests/peers/python/requirements.txt is missing: run script/setup",
+            python.display()
+        );
+        python
+    };
+    CHECKED.get_or_init(find).clone()
 }
 
 pub(crate) fn script(name: &str) -> String {
