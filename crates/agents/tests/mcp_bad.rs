@@ -133,7 +133,7 @@ serve(lists, lambda id, params: send(id=id, result=text(str(listed))))
 "#;
     let began = Instant::now();
     let servers = start(inline(program)).await;
-    eventually("some lists", &servers, || servers.knows(&ToolName::from("py.t4"))).await;
+    eventually("some lists", &servers, || *servers.changes().borrow() >= 4).await;
     let listed = result(&servers, "py.count", json!({})).await;
     let listed: u64 = listed.as_str().unwrap().parse().unwrap();
     let most = began.elapsed().as_secs() + 2;
