@@ -91,7 +91,8 @@ impl Supervisor {
             why = process.ended() => End::Down(why),
         };
         // Its tools must not be called while it is swept up.
-        self.table.down(&self.server, &self.stop, CLOSED.to_owned());
+        let why = if let End::Down(why) = &end { why } else { CLOSED };
+        self.table.down(&self.server, &self.stop, why.to_owned());
         // A process closes its pipes before it ends; how it ended says more.
         if let End::Closed = end
             && let Ok(ended) = timeout(LAST_WORDS, process.ended()).await
