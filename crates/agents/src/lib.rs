@@ -24,6 +24,6 @@ pub use chunk::{Chunk, MAX_DELTA_BYTES};
 pub use command::{Command, CommandEnd};
 pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};
 pub use echo::{Echo, EchoConfig};
-pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
+pub use openai::{Approval, OpenAi, OpenAiConfig, OpenAiError, Secret};
 pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
 pub use turn::{Brief, PastCall, Resumption, ToolUse, Toolbox, Turn, TurnPort};

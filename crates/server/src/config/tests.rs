@@ -106,6 +106,10 @@ fn every_key_of_an_agent_is_documented_and_read() {
             system: Some("Be brief.".into()),
             temperature: Some(0.5),
             max_tokens: Some(1),
+            history_tokens: Some(1),
+            price_input: Some(1.0),
+            price_cached_input: Some(1.0),
+            price_output: Some(1.0),
             extra: std::iter::once(("seed".to_owned(), 1.into())).collect(),
             ..OpenAiConfig::default()
         }),
@@ -384,6 +388,11 @@ fn bounds_are_checked() {
     for (flag, expected) in table {
         let error = error("", &[], &[flag]);
         assert!(error.contains(expected), "{error}\n  lacks\n{expected}");
+    }
+    for key in ["price_input", "price_cached_input", "price_output"] {
+        let price = format!("agents.gpt.{key}=-0.5");
+        let error = error("", &[], &["agents.gpt.kind=openai", "agents.gpt.model=m", &price]);
+        assert!(error.contains(&format!("agents.gpt.{key}: -0.5 is out of bounds")), "{error}");
     }
     load(
         "",
