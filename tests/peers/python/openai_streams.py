@@ -70,8 +70,12 @@ def token(text):
     return {"token": text, "bytes": list(text.encode()), "logprob": -0.25, "top_logprobs": []}
 
 
-def detail(**fields):
-    return {"format": "unknown", "index": 0, **fields}
+def details(kind="text", **fields):
+    return [{"type": f"reasoning.{kind}", "format": "unknown", "index": 0, **fields}]
+
+
+CITATION = {"url": "https://example.org", "title": "x", "start_index": 0, "end_index": 4}
+HARMLESS = {"hate": {"filtered": False, "severity": "safe"}}
 
 
 STREAMS = {
@@ -104,7 +108,7 @@ STREAMS = {
     "audio_and_annotations": [
         role(),
         delta(audio={"id": "audio_1", "transcript": "unheard"}),
-        delta(content="read this", annotations=[{"type": "url_citation", "url_citation": {"url": "https://example.org", "title": "x", "start_index": 0, "end_index": 4}}]),
+        delta(content="read this", annotations=[{"type": "url_citation", "url_citation": CITATION}]),
         delta("stop"),
         delta(audio={"expires_at": 1760000999}),
         DONE,
@@ -153,10 +157,10 @@ STREAMS = {
             created=0,
             model="",
             choices=[],
-            prompt_filter_results=[{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}],
+            prompt_filter_results=[{"prompt_index": 0, "content_filter_results": HARMLESS}],
         ),
         role(),
-        delta(content="from the cloud", choice={"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}),
+        delta(content="from the cloud", choice={"content_filter_results": HARMLESS}),
         delta("stop", choice={"content_filter_results": {}}),
         chunk(usage=USAGE),
         DONE,
@@ -170,16 +174,21 @@ STREAMS = {
         DONE,
     ],
     "reasoning_details": [
-        delta(role="assistant", content="", reasoning="Let me ", reasoning_details=[detail(type="reasoning.text", text="Let me ")]),
-        delta(content="", reasoning=None, reasoning_details=[detail(type="reasoning.text", text="see.")]),
-        delta(content="", reasoning_details=[detail(type="reasoning.encrypted", data="gAAAA")]),
+        delta(role="assistant", content="", reasoning="Let me ", reasoning_details=details(text="Let me ")),
+        delta(content="", reasoning=None, reasoning_details=details(text="see.")),
+        delta(content="", reasoning_details=details("encrypted", data="gAAAA")),
         *says("42"),
         delta("stop"),
         DONE,
     ],
-    "think": [role(), *says("<th", "ink>\n", "Let me <b> see.", "</thi", "nk>\n\n", "4", "2 </think>"), delta("stop"), DONE],
+    "think": [
+        role(),
+        *says("<th", "ink>\n", "Let me <b> see.", "</thi", "nk>\n\n", "4", "2 </think>"),
+        delta("stop"),
+        DONE,
+    ],
     "one_tool": [
-        delta(role="assistant", content=None, tool_calls=[ChoiceDeltaToolCall(index=0, id="call_a", type="function", function={"name": "get_weather", "arguments": ""})]),
+        calls((0, "call_a", "get_weather", ""), role="assistant", content=None),
         *[calls((0, None, None, piece)) for piece in ['{"', "city", '":"', "Zürich", '"}']],
         delta("tool_calls"),
         chunk(usage=USAGE),
@@ -212,11 +221,18 @@ STREAMS = {
         delta("stop"),
         DONE,
     ],
-    "error_at_once": [{"error": {"message": "The server had an error", "type": "server_error", "param": None, "code": None}}, DONE],
+    "error_at_once": [
+        {"error": {"message": "The server had an error", "type": "server_error", "param": None, "code": None}},
+        DONE,
+    ],
     "error_within": [
         role(),
         *says("half"),
-        {**COMMON, "error": {"code": 502, "message": "Provider disconnected"}, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]},
+        {
+            **COMMON,
+            "error": {"code": 502, "message": "Provider disconnected"},
+            "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
+        },
     ],
 }
 

@@ -19,7 +19,6 @@ pub(super) struct Answer {
 }
 
 /// The answer as far as it has come.
-#[derive(Debug)]
 pub(super) struct Progress {
     begun: bool,
     thought: Thought,
