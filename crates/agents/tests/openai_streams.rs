@@ -74,6 +74,16 @@ fn failure(result: Result<TurnEnd, AgentError>) -> (FailureKind, String) {
     }
 }
 
+/// Waits for something that has to come, but not for ever.
+async fn until(come: impl Fn() -> bool) {
+    let waiting = async {
+        while !come() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
 /// What the agent made of a stream.
 struct Made {
     result: Result<TurnEnd, AgentError>,
@@ -264,14 +274,15 @@ async fn an_interrupt_is_noticed_by_an_endpoint_that_still_talks() {
         let mut turn = Turn::new(brief(chat("x"), 1), port.clone(), interrupted, Vec::new());
         let running =
             tokio::spawn(async move { agent.run(&mut turn).await.map(drop).unwrap_err().to_string() });
-        while server.requests().is_empty() || (talks && port.text().len() < 50) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| !server.requests().is_empty() && (!talks || port.text().len() >= 50)).await;
         assert!(server.closed.try_recv().is_err());
         interrupt.send(true).unwrap();
-        assert_eq!(running.await.unwrap(), "the turn is over");
+        assert_eq!(tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap(), "the turn is over");
         let said = port.text();
-        tokio::time::timeout(Duration::from_secs(10), server.closed.recv()).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, server.closed.recv()).await.unwrap().unwrap();
         assert_eq!((port.text(), server.requests().len()), (said, 1));
     }
 }
+
+/// How long a test waits for what should not take long.
+const PATIENCE: Duration = Duration::from_secs(20);

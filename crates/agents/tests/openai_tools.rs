@@ -42,6 +42,16 @@ fn destructive(name: &str) -> Tool {
     Tool { annotations, ..tool(name, Executor::Anyone) }
 }
 
+/// Waits for something that has to come, but not for ever.
+async fn until(come: impl Fn() -> bool) {
+    let waiting = async {
+        while !come() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
 /// An answer that asks for these tools, each with its own arguments.
 fn asks_for(names: &[&str]) -> Reply {
     let calls = names.iter().enumerate().map(|(index, name)| {
@@ -140,7 +150,7 @@ async fn the_tools_of_one_answer_run_at_the_same_time() {
     let mut turn = Turn::new(brief(chat("x"), 1), port.clone(), interrupted, Vec::new());
     turn.equip(toolbox.clone());
     let agent = server.agent(|_| {});
-    tokio::time::timeout(Duration::from_secs(20), agent.run(&mut turn)).await.unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, agent.run(&mut turn)).await.unwrap().unwrap();
     assert_eq!(toolbox.ran.lock().unwrap().len(), 3);
     assert_eq!(told(&server), ["mine_a 0", "from afar", "mine_b 2", "mine_a 3"]);
     let body = &server.requests()[0].body;
@@ -159,11 +169,9 @@ async fn tools_of_others_are_asked_for_at_the_same_time_and_all_are_given_up_tog
     let (interrupt, interrupted) = watch::channel(false);
     let mut turn = Turn::new(brief(chat("x"), 1), port.clone(), interrupted, Vec::new());
     let running = tokio::spawn(async move { agent.run(&mut turn).await.map(drop).unwrap_err().to_string() });
-    while port.calls().len() < 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| port.calls().len() >= 3).await;
     interrupt.send(true).unwrap();
-    assert_eq!(running.await.unwrap(), "the turn is over");
+    assert_eq!(tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap(), "the turn is over");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -267,11 +275,9 @@ async fn an_interrupt_ends_the_wait_for_an_approval() {
     let (interrupt, interrupted) = watch::channel(false);
     let mut turn = Turn::new(brief(chat("x"), 1), port.clone(), interrupted, Vec::new());
     let running = tokio::spawn(async move { agent.run(&mut turn).await.map(drop).unwrap_err().to_string() });
-    while port.calls().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| !port.calls().is_empty()).await;
     interrupt.send(true).unwrap();
-    assert_eq!(running.await.unwrap(), "the turn is over");
+    assert_eq!(tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap(), "the turn is over");
     assert_eq!(story(&port), ["+?"]);
 }
 
@@ -285,3 +291,6 @@ async fn long_results_are_cut_before_the_model_sees_them() {
     assert_eq!(told[0], "ü".repeat(50) + "\n[cut: the first 100 of 2000 bytes]");
     assert!(told[1].starts_with("error: there is no tool called xxx") && told[1].len() < 150, "{}", told[1]);
 }
+
+/// How long a test waits for what should not take long.
+const PATIENCE: Duration = Duration::from_secs(20);
