@@ -16,6 +16,7 @@ use super::describe::{Describe, Key, Kind};
 /// One agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "there are a handful, made once")]
 pub enum AgentConfig {
     /// Says what it hears.
     Echo(EchoConfig),
