@@ -15,6 +15,7 @@ mod limits;
 pub mod map;
 pub mod message;
 mod protocol;
+pub mod relay;
 pub mod state;
 pub mod upgrade;
 pub mod value;

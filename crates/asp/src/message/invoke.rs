@@ -406,7 +406,7 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
-    fn read(mut fields: Fields) -> Result<Self, FieldError> {
+    pub(crate) fn read(mut fields: Fields) -> Result<Self, FieldError> {
         Ok(Self {
             name: fields.text("name", usize::MAX)?.required("name")?,
             msg: fields.text("msg", usize::MAX)?.required("msg")?,

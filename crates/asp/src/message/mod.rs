@@ -37,9 +37,11 @@ macro_rules! names {
     };
 }
 
+pub(crate) use names;
+
 mod control;
 mod features;
-mod fields;
+pub(crate) mod fields;
 mod hello;
 mod invoke;
 mod record;
