@@ -1,6 +1,6 @@
 //! The function side of Relay Mode: an agent as an HTTP function behind an ASP relay (§14).
 //!
-//! [`serve`] is a whole server for it:
+//! [`serve()`] is a whole server for it:
 //!
 //! ```no_run
 //! use switchboard_client::function::{Finish, Options, serve};

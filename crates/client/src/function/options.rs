@@ -12,7 +12,7 @@ use super::seen::Seen;
 use super::verify::Verifier;
 use crate::tls::Trust;
 
-/// Options of [`super::serve`].
+/// Options of [`super::serve()`].
 #[derive(Clone)]
 pub struct Options {
     pub(super) verifier: Verifier,

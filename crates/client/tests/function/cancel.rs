@@ -70,7 +70,7 @@ fn interrupted(invocation: &Invocation) -> Invocation {
     interrupt
 }
 
-async fn ends_as_interrupted(running: Reader) {
+pub(crate) async fn ends_as_interrupted(running: Reader) {
     let heard = running.rest().await;
     assert!(!heard.broke);
     match heard.record("end") {

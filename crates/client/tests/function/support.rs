@@ -291,13 +291,16 @@ impl Reader {
     }
 
     pub(crate) async fn rest(mut self) -> Heard {
-        let broke = loop {
-            match self.more().await {
-                Ok(true) => {}
-                Ok(false) => break false,
-                Err(_) => break true,
+        let broke = soon(async {
+            loop {
+                match self.more().await {
+                    Ok(true) => {}
+                    Ok(false) => break false,
+                    Err(_) => break true,
+                }
             }
-        };
+        })
+        .await;
         let decoder = self.decoder.take().expect("open");
         if broke {
             let ended = decoder.ended().unwrap_or(Ended::WithoutTerminal);
