@@ -83,7 +83,7 @@ impl AspConnection {
                 attachment: Some(self.link.attachment.clone()),
                 handle: Some(handle),
                 bound: true,
-                options: options.store(self.wire.features, self.wire.enc),
+                options: options.store(self.wire.features, self.wire.heard),
             },
             parent: None,
             history: None,

@@ -29,6 +29,7 @@ pub(crate) const SECRETS: &[(&str, &str)] = &[
     ("PEER_JWT_SECRET", "a-secret-that-is-shared-and-long-enough"),
     ("PEER_JWT_ISSUER", "https://issuer.test"),
     ("PEER_JWT_AUDIENCE", "https://switchboard.test"),
+    ("PEER_FUNCTION_SECRET", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 ];
 
 /// The API key of the principal `ann`.
