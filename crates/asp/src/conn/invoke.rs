@@ -264,8 +264,9 @@ impl AspConnection {
     fn answer(&mut self, id: u16, parent: u16, call: CallId, end: switchboard_core::model::CallEnd) {
         self.set_state(id, RequestState::Running);
         let target = self.requests.get(parent).and_then(|parent| {
-            let open = parent.calls.contains_key(&call) && !parent.cancelled;
-            open.then(|| (parent.session.clone(), parent.turn.clone()))
+            // After a resume, calls become known by and by; until then the session knows better.
+            let known = parent.calls.contains_key(&call) || parent.seen < parent.replay_until;
+            (known && !parent.cancelled).then(|| (parent.session.clone(), parent.turn.clone()))
         });
         let Some((session, Some(turn))) = target else {
             return self.fail_request(id, Code::CallGone, "the call is not open", None);

@@ -235,9 +235,9 @@ impl SessionActor {
                 let executing = self.executing.remove(turn);
                 if let (Some(executing), Some(end)) = (executing, end) {
                     turn_ended(&executing.agent, end);
-                    if end.outcome == TurnOutcome::Expired {
-                        executing.board.explain("deadline exceeded");
-                    }
+                    // One that is offered again is not told: another executor goes on with it.
+                    let expired = end.outcome == TurnOutcome::Expired;
+                    executing.board.explain(if expired { "deadline exceeded" } else { "over" });
                 }
                 true
             }
@@ -276,6 +276,7 @@ impl SessionActor {
         let Some(executing) = self.executing.get(turn).filter(speaks) else { return };
         if !matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
             executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.to_string()));
+            executing.board.explain("refused");
         }
         executing.stop.send_replace(true);
     }
