@@ -11,8 +11,11 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -207,4 +210,100 @@ async fn tools_of_an_mcp_server_come_and_go() {
     ann.knows("kit.add", true).await;
     assert_eq!(ann.uses("kit.add", sum).await, json!({ "result": 5 }));
     assert_eq!(until(&server, ready)["mcp"][0]["restarts"], 1);
+}
+
+/// An endpoint that answers each request with the next of these streams, and keeps what it was asked.
+struct Model {
+    url: String,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Model {
+    fn start(answers: Vec<Value>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let kept = asked.clone();
+        std::thread::spawn(move || {
+            for (answer, stream) in answers.into_iter().zip(listener.incoming()) {
+                let mut stream = stream.unwrap();
+                kept.lock().unwrap().push(read_body(&mut stream));
+                let body = format!("data: {answer}\n\ndata: [DONE]\n\n");
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close";
+                write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+            }
+        });
+        Self { url, asked }
+    }
+}
+
+fn read_body(stream: &mut TcpStream) -> Value {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn wants(tool: &str, arguments: Value) -> Value {
+    let function = json!({ "name": tool, "arguments": arguments.to_string() });
+    let call = json!({ "index": 0, "id": "c1", "type": "function", "function": function });
+    json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] })
+}
+
+fn says(text: &str) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": "stop" }] })
+}
+
+#[tokio::test]
+async fn a_model_uses_tools_of_an_mcp_server_and_asks_before_what_is_destructive() {
+    let model = Model::start(vec![
+        wants("kit_add", json!({ "a": 2, "b": 3 })),
+        says("It is five."),
+        wants("kit_wipe", json!({})),
+        says("Then not."),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let python = root().join(".venv/bin/python").display().to_string();
+    let tools = root().join("tests/peers/python/mcp_tools.py").display().to_string();
+    let more = format!(
+        "[agents.model]\nkind = \"openai\"\nmodel = \"m\"\nbase_url = {:?}\n\
+         [mcp.kit]\ncommand = {python:?}\nargs = [{tools:?}]\n",
+        model.url
+    );
+    let server = serve(folder.path(), &folder.path().join("s.toml"), &format!("{BASE}{more}"));
+    until(&server, |listed| listed["mcp"][0]["state"] == "ready");
+
+    let mut ann = Client::connect(&server).await;
+    assert_eq!(ann.said(json!({ "input": "add", "agent": "model" })).await, "It is five.");
+    let asked = model.asked.lock().unwrap().clone();
+    let offered = asked[0]["tools"].as_array().unwrap();
+    assert!(offered.iter().any(|tool| tool["function"]["name"] == "kit_add"), "{offered:?}");
+    let result = asked[1]["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(result["role"], "tool");
+    assert!(result["content"].as_str().unwrap().contains('5'), "{result}");
+
+    ann.peer.send(INVOKE, 40, &json!({ "input": "wipe", "agent": "model" })).await;
+    let ask = ann.peer.wait(|frame| frame.id == 40 && frame.value["t"] == "ask").await.value;
+    assert!(ask["text"].as_str().unwrap().contains("kit.wipe"), "{ask}");
+    let reply =
+        json!({ "kind": "reply", "parent": 40, "ask_id": ask["ask_id"], "data": { "approve": false } });
+    ann.peer.send(INVOKE, 41, &reply).await;
+    let end = ann.peer.wait(|frame| frame.id == 40 && frame.is_terminal()).await;
+    assert_eq!(end.outcome(), "complete");
+    let asked = model.asked.lock().unwrap().clone();
+    let told = asked[3]["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+    assert!(told.contains("not approve"), "{told}");
 }
