@@ -51,6 +51,11 @@ fn decode() {
 }
 
 #[test]
+fn relay() {
+    run("asp_relay", fuzzing::relay);
+}
+
+#[test]
 fn connection() {
     run("asp_connection", fuzzing::connection);
 }

@@ -7,12 +7,14 @@ mod acolyte;
 mod aip;
 mod connection;
 mod decode;
+mod relay;
 mod session;
 
 pub use acolyte::{acolyte_connection, acolyte_decode};
 pub use aip::{aip_connection, aip_decode};
 pub use connection::connection;
 pub use decode::decode;
+pub use relay::relay;
 pub use session::session;
 
 /// Reads choices from bytes; when they run out, every choice is the first one.
