@@ -129,8 +129,7 @@ async fn test(args: &TestArgs, environment: &Environment, console: &Console) -> 
         .await
         .map_err(|error| Failure::unreachable(format!("this cannot be asked: {error}")))?;
     let (mut first, mut usage) = (None, None);
-    let stopped = tokio::signal::ctrl_c();
-    let mut stopped = std::pin::pin!(stopped);
+    let mut stopped = std::pin::pin!(tokio::signal::ctrl_c());
     let outcome = loop {
         let event = tokio::select! {
             event = request.next() => event,

@@ -44,10 +44,12 @@ pub(super) async fn run(args: &Args, environment: &Environment, console: &Consol
     };
     let mut flow = Flow::default();
     let mut lost = false;
+    // One for the whole loop: a Ctrl-C that comes while a page is printed counts, too.
+    let mut stopped = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let page = tokio::select! {
             page = admin.events(&row.session, Some(&after), Some(PAGE)) => page,
-            _ = tokio::signal::ctrl_c() => return Err(Failure::silent(Exit::Interrupted)),
+            _ = &mut stopped => return Err(Failure::silent(Exit::Interrupted)),
         };
         match page {
             Ok(page) => {
@@ -81,7 +83,7 @@ pub(super) async fn run(args: &Args, environment: &Environment, console: &Consol
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut stopped => {
                 console.print(&flow.finish())?;
                 return Err(Failure::silent(Exit::Interrupted));
             }
