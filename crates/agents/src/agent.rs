@@ -19,6 +19,16 @@ pub trait Agent: Debug + Send + Sync {
     /// The turn ends as failed, with what the error says.
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError>;
 
+    /// What it is, in one word.
+    fn kind(&self) -> &'static str {
+        "custom"
+    }
+
+    /// Whether it can be asked now.
+    fn condition(&self, _now: Timestamp) -> Condition {
+        Condition::Ready
+    }
+
     /// The tools that this agent executes itself, offered to clients of every session it serves.
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
@@ -41,6 +51,15 @@ pub trait Agent: Debug + Send + Sync {
     fn left(&self, _visit: &Visit, _now: Timestamp) {}
 }
 
+/// Whether an agent can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It can, as far as is known.
+    Ready,
+    /// It cannot, and this is why.
+    Unavailable(String),
+}
+
 /// The connection of a client, as far as its agent may know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
@@ -58,6 +77,14 @@ pub struct Visit {
 impl<A: Agent + ?Sized> Agent for Arc<A> {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         (**self).run(turn).await
+    }
+
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
+    fn condition(&self, now: Timestamp) -> Condition {
+        (**self).condition(now)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -93,6 +93,10 @@ impl Echo {
 
 #[async_trait]
 impl Agent for Echo {
+    fn kind(&self) -> &'static str {
+        "echo"
+    }
+
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let request = turn.request().clone();
         let input = request.text();

@@ -1,4 +1,4 @@
-//! The [`Agent`] trait and the agents that are built in: [`Echo`], [`Script`], [`OpenAi`]
+//! The [`Agent`] trait and the agents that are built in: [`Echo`], [`Script`], [`OpenAi`], [`Function`]
 //! and [`DeviceScript`].
 //!
 //! An agent is written against a [`Turn`] and knows nothing of protocols, sessions or storage:
@@ -6,8 +6,13 @@
 //! * [`Echo`] says what it hears; benchmarks and first steps run on it.
 //! * [`Script`] plays a [`Story`] from a file; the demo and the end-to-end tests run on it.
 //! * [`OpenAi`] speaks to any endpoint that is compatible with OpenAI's chat completions.
+//! * [`Function`] passes turns on to a function behind an HTTP endpoint, and [`Relay`] is what such
+//!   functions reach of this server.
 //! * [`DeviceScript`] sends a device the commands that it is told; [`WithDevice`] gives any other
 //!   agent the tools of the device that a turn is for.
+//!
+//! [`McpServers`] finds tools elsewhere: it runs and connects to servers of the Model Context Protocol.
+//! [`WithTools`] gives them to any agent.
 
 mod agent;
 mod chunk;
@@ -16,17 +21,21 @@ mod device;
 mod echo;
 mod function;
 mod http;
+mod mcp;
 mod names;
 mod openai;
 mod script;
+mod toolbox;
 mod turn;
 
-pub use agent::{Agent, AgentError, Recovery, Visit};
+pub use agent::{Agent, AgentError, Condition, Recovery, Visit};
 pub use chunk::{Chunk, MAX_DELTA_BYTES};
 pub use command::{Command, CommandEnd};
 pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};
 pub use echo::{Echo, EchoConfig};
 pub use function::{Function, FunctionConfig, FunctionError, Grant, PushRefused, Relay, RelayKey};
+pub use mcp::{McpConfig, McpConfigError, McpServers, McpState, McpStatus};
 pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
 pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
+pub use toolbox::WithTools;
 pub use turn::{Brief, PastCall, Resumption, ToolUse, Toolbox, Turn, TurnPort};

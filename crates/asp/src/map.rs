@@ -450,7 +450,7 @@ fn failed(failure: &Failure) -> ErrorBody {
     ErrorBody::new(failure_code(failure.kind), &failure.message)
 }
 
-fn failure_code(kind: FailureKind) -> Code {
+pub(crate) fn failure_code(kind: FailureKind) -> Code {
     match kind {
         FailureKind::Execution => Code::ExecutionFailed,
         FailureKind::ToolNotFound => Code::ToolNotFound,

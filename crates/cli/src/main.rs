@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agents;
 mod bench;
 mod chat;
 mod clock;
@@ -40,6 +41,9 @@ enum Command {
     /// Look into the sessions of a server
     #[command(subcommand)]
     Sessions(sessions::Command),
+    /// Look at the agents of a server, and try them
+    #[command(subcommand)]
+    Agents(agents::Command),
     /// Share this machine with agents, within limits
     Device(device::Args),
     /// Look at the devices of a server, and have them do things
@@ -85,11 +89,12 @@ fn main() -> ExitCode {
 fn run(command: Command, environment: &Environment, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => {
-            let config = serve::configure(&args, environment)?;
-            wait(Threads::Many, serve::run(config, console))
+            let read = || serve::configure(&args, environment);
+            wait(Threads::Many, serve::run(read()?, console, read))
         }
         Command::Chat(args) => wait(Threads::One, chat::run(args, environment, console)),
         Command::Sessions(command) => wait(Threads::One, sessions::run(command, environment, console)),
+        Command::Agents(command) => wait(Threads::One, agents::run(command, environment, console)),
         Command::Device(args) => wait(Threads::One, device::run(args, environment, console)),
         Command::Devices(command) => wait(Threads::One, devices::run(command, environment, console)),
         Command::Inspect(args) => inspect::run(&args, console),

@@ -24,7 +24,8 @@ Examples:
 Signals:
   SIGTERM, SIGINT   let running turns finish, tell clients when to come back, then leave;
                     a second one leaves at once (nothing that was acknowledged is lost)
-  SIGHUP            read key files, revocations and certificates again
+  SIGHUP            read the configuration again, with its agents, routes and MCP servers, and key
+                    files, revocations and certificates; connections stay
 
 One line goes to the output, once connections are accepted: listening on ADDRESS.
 Logs go to the error stream.")]
@@ -47,7 +48,11 @@ pub(crate) fn configure(args: &Args, environment: &Environment) -> Result<Config
 }
 
 /// Serves until a signal comes.
-pub(crate) async fn run(config: Config, console: &Console) -> Result<(), Failure> {
+pub(crate) async fn run(
+    config: Config,
+    console: &Console,
+    read_again: impl Fn() -> Result<Config, Failure>,
+) -> Result<(), Failure> {
     telemetry::init(&config.telemetry).map_err(|error| Failure::failed(error.to_string()))?;
     raise_descriptor_limit();
     let mut signals = Signals::new()?;
@@ -76,16 +81,23 @@ pub(crate) async fn run(config: Config, console: &Console) -> Result<(), Failure
                 (Heeded::Leave, None) => return Err(Failure::silent(Exit::Interrupted)),
                 (Heeded::Reload, still) => {
                     leave = still;
-                    reload(&handle);
+                    reload(&handle, read_again());
                 }
             },
         }
     }
 }
 
-fn reload(server: &Handle) {
-    match server.reload() {
-        Ok(()) => tracing::info!("keys, revocations and certificates were read again"),
+fn reload(server: &Handle, config: Result<Config, Failure>) {
+    let reloaded = config.map_err(|failure| failure.to_string());
+    match reloaded.and_then(|config| server.reload(config).map_err(|error| error.to_string())) {
+        Ok(lasting) => {
+            tracing::info!("agents, routes, keys, revocations and certificates were read again");
+            if !lasting.is_empty() {
+                let keys = lasting.join(", ");
+                tracing::warn!(%keys, "these have changed, too, and count from the next start");
+            }
+        }
         Err(error) => tracing::error!(%error, "nothing was reloaded; going on with what was valid before"),
     }
 }

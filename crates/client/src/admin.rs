@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::{StatusCode, Url};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use switchboard_core::{
     Callsign, Committed, DeviceRow, MessageId, MessageRow, SessionId, SessionRow, TurnRow,
 };
@@ -135,6 +135,14 @@ impl Admin {
         Ok(Page { items: page.devices, next: page.next })
     }
 
+    /// The agents that this credential may ask, and the servers of tools.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn agents(&self) -> Result<Agents, AdminError> {
+        self.get(&["agents"], &[]).await
+    }
+
     /// One device. Where several principals have one of this name, it is the connected one, or else
     /// the one that enrolled last.
     ///
@@ -226,6 +234,47 @@ pub struct Device {
     pub capabilities: Vec<String>,
     /// How the operator groups it.
     pub tags: Vec<String>,
+}
+
+/// The agents of a server, and its servers of tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agents {
+    /// The agents, by name.
+    pub agents: Vec<AgentInfo>,
+    /// The servers of the Model Context Protocol.
+    pub mcp: Vec<McpServerInfo>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    /// The name under which clients ask for it.
+    pub agent: String,
+    /// What it is, such as `openai` or `function`.
+    pub kind: String,
+    /// Whether it serves turns which name no other.
+    pub default: bool,
+    /// `ready` or `unavailable`.
+    pub state: String,
+    /// Why it is unavailable.
+    pub problem: Option<String>,
+    /// The tools that it executes itself.
+    pub tools: Vec<String>,
+}
+
+/// A server of the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServerInfo {
+    /// Its name in the configuration.
+    pub server: String,
+    /// `starting`, `ready` or `down`.
+    pub state: String,
+    /// Why it is down; only told to operators.
+    pub problem: Option<String>,
+    /// How many of its tools are offered.
+    pub tools: usize,
+    /// How often it was started again.
+    pub restarts: u32,
 }
 
 /// One page of a list.

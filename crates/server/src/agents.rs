@@ -3,53 +3,98 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use switchboard_agents::{
-    Agent, DeviceScript, DeviceTools, Echo, Function, OpenAi, Relay, Script, Secret, WithDevice,
+    Agent, DeviceScript, DeviceTools, Echo, Function, McpServers, OpenAi, Relay, Script, Secret, WithDevice,
+    WithTools,
 };
 use switchboard_core::AgentId;
 
-use crate::config::{AgentConfig, Config};
+use crate::config::{AgentConfig, Config, Secrets};
+use crate::host::Directory;
+use crate::routes::Routes;
 
-/// Builds every configured agent; if one cannot be built, says which and why.
-pub(crate) fn build(
-    config: &Config,
-    relay: &Arc<Relay>,
-) -> Result<BTreeMap<AgentId, Arc<dyn Agent>>, String> {
-    let mut agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::new();
-    let device_tools = Arc::new(DeviceTools::new(config.aip.command.clone()));
-    if config.aip.test_planner {
-        agents.insert(AgentId::from(TEST_PLANNER), Arc::new(DeviceScript));
+/// What agents are built on, and share over every change of the configuration.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) mcp: Arc<McpServers>,
+    devices: Arc<DeviceTools>,
+    /// What servers of tools may be given.
+    secrets: Arc<RwLock<Secrets>>,
+}
+
+impl Workshop {
+    /// Has to be called within a runtime: the servers of tools are started.
+    pub(crate) fn new(config: &Config, relay: Arc<Relay>) -> Self {
+        let secrets = Arc::new(RwLock::new(config.secrets.clone()));
+        let known = secrets.clone();
+        let find = move |name: &str| known.read().find(name).map(str::to_owned);
+        let mcp = Arc::new(McpServers::start(config.mcp.clone(), find));
+        let devices = Arc::new(DeviceTools::new(config.aip.command.clone()));
+        Self { relay, mcp, devices, secrets }
     }
-    for (name, agent) in &config.agents {
-        let because = |reason: &dyn std::fmt::Display| format!("agents.{name}: {reason}");
-        let agent: Arc<dyn Agent> = match agent {
-            AgentConfig::Echo(echo) => Arc::new(Echo::new(echo.clone())),
-            AgentConfig::Script(script) => {
-                let script = Script::load(script).map_err(|error| because(&error))?;
-                Arc::new(WithDevice::new(script, device_tools.clone()))
-            }
-            AgentConfig::Demo(_) => {
-                let script = Script::demo().map_err(|error| because(&error))?;
-                Arc::new(WithDevice::new(script, device_tools.clone()))
-            }
-            AgentConfig::OpenAi(openai) => {
-                let mut openai = openai.clone();
-                let key = openai.api_key_env.as_deref().and_then(|name| config.secrets.find(name));
-                openai.api_key = key.map(Secret::new);
-                let openai = OpenAi::new(openai).map_err(|error| because(&error))?;
-                Arc::new(WithDevice::new(openai, device_tools.clone()))
-            }
-            AgentConfig::Function(function) => {
-                let mut function = function.clone();
-                let secret = function.secret_env.as_deref().and_then(|name| config.secrets.find(name));
-                function.secret = secret.map(Secret::new);
-                Arc::new(Function::new(function, relay.clone()).map_err(|error| because(&error))?)
-            }
-            AgentConfig::Off(_) => continue,
-        };
-        agents.insert(AgentId::from(name.as_str()), agent);
+
+    /// Starts, stops and changes servers of tools as the configuration says now.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        *self.secrets.write() = config.secrets.clone();
+        self.mcp.reconfigure(config.mcp.clone());
     }
-    Ok(agents)
+
+    /// Builds every configured agent; if one cannot be built, says which and why.
+    pub(crate) fn directory(&self, config: &Config) -> Result<Directory, String> {
+        let mut agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::new();
+        if config.aip.test_planner {
+            agents.insert(AgentId::from(TEST_PLANNER), Arc::new(DeviceScript));
+        }
+        for (name, agent) in &config.agents {
+            let because = |reason: &dyn std::fmt::Display| format!("agents.{name}: {reason}");
+            let agent: Arc<dyn Agent> = match agent {
+                AgentConfig::Echo(echo) => self.with_tools(Echo::new(echo.clone())),
+                AgentConfig::Script(script) => {
+                    self.with_device(Script::load(script).map_err(|error| because(&error))?)
+                }
+                AgentConfig::Demo(_) => self.with_device(Script::demo().map_err(|error| because(&error))?),
+                AgentConfig::OpenAi(openai) => {
+                    let mut openai = openai.clone();
+                    let key = openai.api_key_env.as_deref().and_then(|name| config.secrets.find(name));
+                    openai.api_key = key.map(Secret::new);
+                    self.with_device(OpenAi::new(openai).map_err(|error| because(&error))?)
+                }
+                AgentConfig::Function(function) => {
+                    let mut function = function.clone();
+                    let secret = function.secret_env.as_deref().and_then(|name| config.secrets.find(name));
+                    function.secret = secret.map(Secret::new);
+                    let relay = self.relay.clone();
+                    // A function executes its tools itself, and can ask for those of its client only.
+                    Arc::new(Function::new(function, relay).map_err(|error| because(&error))?)
+                }
+                AgentConfig::Off(_) => continue,
+            };
+            agents.insert(AgentId::from(name.as_str()), agent);
+        }
+        Self::complete(config, agents)
+    }
+
+    /// The directory of these agents.
+    pub(crate) fn complete(
+        config: &Config,
+        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+    ) -> Result<Directory, String> {
+        let default = AgentId::from(config.agent.as_str());
+        if !agents.contains_key(&default) {
+            return Err(format!("the default agent {default} is not configured"));
+        }
+        Ok(Directory { agents, default, routes: Routes::new(&config.routes) })
+    }
+
+    fn with_device(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
+        self.with_tools(WithDevice::new(agent, self.devices.clone()))
+    }
+
+    fn with_tools(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
+        Arc::new(WithTools::new(agent, self.mcp.clone()))
+    }
 }
 
 /// The name of the deterministic planner of AIP's reference, where it is switched on.

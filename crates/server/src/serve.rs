@@ -14,7 +14,7 @@ use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_acolyte::{Acolyte, Service};
-use switchboard_agents::{Agent, Relay};
+use switchboard_agents::{Agent, McpServers};
 use switchboard_aip::Aip;
 use switchboard_asp::Asp;
 use switchboard_core::{AgentId, CloseReason, KeyIndex, Method, Protocol, Refusal, Transport};
@@ -24,7 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
-use crate::admin::{self, AdminState, Phase, Readiness};
+use crate::admin::{self, AdminState, Agents, Phase, Readiness};
+use crate::agents::Workshop;
 use crate::auth::{Authenticator, Revocation, RevokeError};
 use crate::clock::Clock;
 use crate::config::{AgentConfig, Config, Questions, StoreKind};
@@ -36,7 +37,6 @@ use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
-use crate::routes::Routes;
 use crate::sessions::{ActorBounds, Environment, Sessions};
 use crate::tls::Tls;
 use crate::transport::Lingering;
@@ -49,7 +49,7 @@ pub struct Server {
     router: Router,
     door: Arc<Door>,
     log: Arc<dyn Log>,
-    relay: Arc<Relay>,
+    workshop: Arc<Workshop>,
     tls: Option<Tls>,
     readiness: Readiness,
     /// Sockets that have not become a connection yet.
@@ -77,9 +77,9 @@ impl Server {
     /// # Errors
     /// The configuration or the log cannot be used.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
-        let relay = relay::open(&config).map_err(ServeError::Config)?;
-        let agents = crate::agents::build(&config, &relay).map_err(ServeError::Config)?;
-        Self::start_as(config, agents, relay).await
+        let workshop = Workshop::new(&config, relay::open(&config).map_err(ServeError::Config)?);
+        let directory = workshop.directory(&config).map_err(ServeError::Config)?;
+        Self::start_as(config, directory, workshop).await
     }
 
     /// As [`Server::start`], with agents of the caller's own instead of the configured ones.
@@ -90,15 +90,12 @@ impl Server {
         config: Config,
         agents: BTreeMap<AgentId, Arc<dyn Agent>>,
     ) -> Result<Self, ServeError> {
-        let relay = relay::open(&config).map_err(ServeError::Config)?;
-        Self::start_as(config, agents, relay).await
+        let workshop = Workshop::new(&config, relay::open(&config).map_err(ServeError::Config)?);
+        let directory = Workshop::complete(&config, agents).map_err(ServeError::Config)?;
+        Self::start_as(config, directory, workshop).await
     }
 
-    async fn start_as(
-        config: Config,
-        agents: BTreeMap<AgentId, Arc<dyn Agent>>,
-        relay: Arc<Relay>,
-    ) -> Result<Self, ServeError> {
+    async fn start_as(config: Config, directory: Directory, workshop: Workshop) -> Result<Self, ServeError> {
         let clock = Clock::start();
         // Handles that are taken before the recorder is there count nothing.
         if config.telemetry.metrics
@@ -108,16 +105,11 @@ impl Server {
         }
         let log = open_log(&config)?;
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        let default = AgentId::from(config.agent.as_str());
-        if !agents.contains_key(&default) {
-            return Err(ServeError::Config(format!("the default agent {default} is not configured")));
-        }
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any
         } else {
             Workspaces::Within(config.workspaces.clone())
         };
-        let directory = Directory { agents, default, routes: Routes::new(&config.routes) };
         let host = Arc::new(Host::new(directory, node, &config.limits, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
@@ -156,6 +148,7 @@ impl Server {
         let registry = Arc::new(Registry::default());
         let protocols = protocols(&config);
         watch_revocations(&authenticator, &registry);
+        watch_tools(&workshop.mcp, &sessions);
         let door = Arc::new(Door {
             gateway,
             authenticator: authenticator.clone(),
@@ -171,16 +164,18 @@ impl Server {
             draining: false.into(),
             secure: config.has_tls(),
         });
-        let admin = AdminState::new(&config, log.clone(), authenticator, registry, clock);
+        let workshop = Arc::new(workshop);
+        let agents = Agents { host: sessions.environment.host.clone(), workshop: workshop.clone() };
+        let admin = AdminState::new(&config, log.clone(), authenticator, registry, agents, clock);
         let readiness = admin.readiness();
-        let state = RelayState { relay: relay.clone(), gateway: door.gateway.clone() };
+        let state = RelayState { relay: workshop.relay.clone(), gateway: door.gateway.clone() };
         let mut router = admin::router(admin).merge(relay::router(state));
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
         router = router.fallback(not_found);
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
-        Ok(Self { config, router, door, log, relay, tls, readiness, handshakes })
+        Ok(Self { config, router, door, log, workshop, tls, readiness, handshakes })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -194,7 +189,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         if self.config.relay.public_url.is_none() {
             let scheme = if self.config.has_tls() { "https" } else { "http" };
-            self.relay.set_public_url(&format!("{scheme}://{}", listener.local_addr()?));
+            self.workshop.relay.set_public_url(&format!("{scheme}://{}", listener.local_addr()?));
         }
         let mut shutdown = std::pin::pin!(shutdown);
         let mut upkeep = tokio::time::interval(UPKEEP);
@@ -273,7 +268,12 @@ impl Server {
 
     /// What reaches the server while it runs.
     pub fn handle(&self) -> Handle {
-        Handle { door: self.door.clone(), tls: self.tls.clone() }
+        Handle {
+            door: self.door.clone(),
+            tls: self.tls.clone(),
+            workshop: self.workshop.clone(),
+            config: Arc::new(Mutex::new(self.config.clone())),
+        }
     }
 
     /// Tells clients to come back, lets turns finish for a while, and closes.
@@ -308,6 +308,7 @@ impl Server {
         let _ = tokio::time::timeout(patience, self.door.registry.emptied()).await;
         // What was said last is still on its way to the network.
         tokio::time::sleep(LAST_BYTES).await;
+        self.workshop.mcp.stop().await;
         self.log.close().await?;
         tracing::info!("stopped");
         Ok(())
@@ -328,20 +329,34 @@ enum Leave {
 pub struct Handle {
     door: Arc<Door>,
     tls: Option<Tls>,
+    workshop: Arc<Workshop>,
+    /// What is in force.
+    config: Arc<Mutex<Config>>,
 }
 
 impl Handle {
-    /// Reads key files, revocations and certificates again. Connections whose credential is revoked
-    /// end; what was valid before stays so if a file cannot be used.
+    /// Reads key files, revocations and certificates again, and takes over the agents, routes and
+    /// servers of tools of `config`. Connections stay, unless their credential is revoked; a turn
+    /// that runs stays with the agent that it began with. Answers the other keys that have changed:
+    /// they count from the next start.
     ///
     /// # Errors
-    /// A file cannot be used.
-    pub fn reload(&self) -> Result<(), ServeError> {
+    /// Something cannot be used; what was valid before stays so.
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, ServeError> {
+        let directory = self.workshop.directory(&config).map_err(ServeError::Config)?;
         self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
         if let Some(tls) = &self.tls {
             tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
         }
-        Ok(())
+        let sessions = &self.door.gateway.sessions;
+        sessions.environment.host.replace(directory);
+        self.workshop.reconfigure(&config);
+        sessions.refresh();
+        let mut known = self.config.lock();
+        let lasting = known.differences(&config);
+        let Config { agent, agents, routes, mcp, .. } = config;
+        *known = Config { agent, agents, routes, mcp, ..known.clone() };
+        Ok(lasting)
     }
 
     /// Revokes a key, a token or a principal, for good; its live connections end.
@@ -479,6 +494,18 @@ fn watch_revocations(authenticator: &Authenticator, registry: &Arc<Registry>) {
         while revocations.changed().await.is_ok() {
             let revoked = revocations.borrow_and_update().clone();
             registry.close_revoked(&revoked);
+        }
+    });
+}
+
+/// Sessions offer the tools that there are: whenever a server of tools has others, they look again.
+fn watch_tools(mcp: &Arc<McpServers>, sessions: &Arc<Sessions>) {
+    let mut changes = mcp.changes();
+    let sessions = Arc::downgrade(sessions);
+    tokio::spawn(async move {
+        while changes.changed().await.is_ok() {
+            let Some(sessions) = sessions.upgrade() else { return };
+            sessions.refresh();
         }
     });
 }

@@ -40,7 +40,8 @@ where
 
 /// Reads a level, or directives such as `info,switchboard_server=debug`.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
-    let mut targets = Targets::new();
+    // It tells whole messages of servers of tools, which are content; whoever wants them has to ask for them.
+    let mut targets = Targets::new().with_target("rmcp", LevelFilter::WARN);
     for directive in text.split(',').map(str::trim) {
         let level = |text: &str| LEVELS.contains(&text).then(|| text.parse::<LevelFilter>().ok()).flatten();
         targets = match directive.split_once('=') {

@@ -47,6 +47,10 @@ pub struct DeviceScript;
 
 #[async_trait]
 impl Agent for DeviceScript {
+    fn kind(&self) -> &'static str {
+        "aip-script"
+    }
+
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         if let TurnRequest::Tool { name, .. } = turn.request() {
             return Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")));

@@ -14,7 +14,7 @@ use switchboard_core::{Callsign, Timestamp, ToolName};
 
 use super::context::{CommandContext, ToolType};
 use super::listing::{self, LIST_TOOLS};
-use crate::agent::{Agent, AgentError, Recovery};
+use crate::agent::{Agent, AgentError, Condition, Recovery};
 use crate::command::Command;
 use crate::turn::Turn;
 
@@ -72,6 +72,14 @@ impl<A: Agent> Agent for WithDevice<A> {
             self.tools.forget(&device);
         }
         result
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn condition(&self, now: Timestamp) -> Condition {
+        self.inner.condition(now)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -29,7 +29,7 @@ use switchboard_core::model::{FailureKind, Standby, TurnEnd};
 use switchboard_core::{Pii, PrincipalId, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::agent::{Agent, AgentError, Visit};
+use crate::agent::{Agent, AgentError, Condition, Visit};
 use crate::turn::Turn;
 use breaker::Breaker;
 use request::Endpoint;
@@ -59,11 +59,6 @@ impl Function {
         let breaker = Breaker::new(config.breaker_failures, Duration::from_millis(config.breaker_ms));
         let places = Arc::new(Semaphore::new(config.concurrency.min(Semaphore::MAX_PERMITS)));
         Ok(Arc::new(Self { config, endpoint, relay, breaker, places }))
-    }
-
-    /// Whether the function is left alone at the moment, because it has failed too often in a row.
-    pub fn is_left_alone(&self, now: Timestamp) -> bool {
-        self.breaker.is_open(now)
     }
 
     /// Waits until the function has room for one more turn.
@@ -122,6 +117,18 @@ impl Agent for Arc<Function> {
         }
         let _place = self.place(turn).await?;
         Work::new(self.clone(), turn).run().await
+    }
+
+    fn kind(&self) -> &'static str {
+        "function"
+    }
+
+    fn condition(&self, now: Timestamp) -> Condition {
+        if self.breaker.is_open(now) {
+            Condition::Unavailable("it has failed repeatedly and is left alone for a while".to_owned())
+        } else {
+            Condition::Ready
+        }
     }
 
     fn is_remote(&self) -> bool {

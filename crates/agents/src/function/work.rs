@@ -261,7 +261,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn wait_for(&mut self, name: String, call: CallId, kind: CallKind) {
+    fn wait_for(&self, name: String, call: CallId, kind: CallKind) {
         let answer = self.turn.answer(call);
         self.open.push(Box::pin(async move { Settled { name, kind, end: answer.await } }));
     }
@@ -339,7 +339,7 @@ impl<'a> Work<'a> {
             }
             // The function can do better, or without.
             Err(AgentError::Failed(failure)) => {
-                let error = CallError::new(refusal_name(failure.kind), failure.message);
+                let error = CallError::new(map::refusal(failure.kind), failure.message);
                 self.settle(Settled { name, kind, end: CallEnd::Failed(error) });
                 Ok(())
             }
@@ -403,14 +403,6 @@ impl<'a> Work<'a> {
 
 fn is_taken(asked: &Result<(), AgentError>) -> bool {
     matches!(asked, Err(AgentError::Failed(failure)) if failure.kind == FailureKind::Execution)
-}
-
-fn refusal_name(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::ToolNotFound => "TOOL_NOT_FOUND",
-        FailureKind::InvalidArgs => "INVALID_ARGS",
-        _ => "EXECUTION_FAILED",
-    }
 }
 
 /// The function's name for a call.

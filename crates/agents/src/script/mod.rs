@@ -83,6 +83,10 @@ impl Script {
 
 #[async_trait]
 impl Agent for Script {
+    fn kind(&self) -> &'static str {
+        "script"
+    }
+
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         play::play(&self.story, turn).await
     }

@@ -134,7 +134,7 @@ impl Invocation {
     /// Writes a body, in the order of the reference.
     pub fn to_json(&self) -> Bytes {
         let mut map = Map::new().with("asp", Value::count(VERSION)).with("event", self.event.name());
-        map.insert_some("leg", (self.leg > 0).then_some(self.leg));
+        map.insert("leg", self.leg);
         map.insert("cid", self.cid.as_str());
         map.insert("rid", self.rid);
         map.insert("inv", self.inv.as_str());
@@ -150,7 +150,8 @@ impl Invocation {
         map.insert_some("deadline_ms", self.deadline_ms.map(Value::count));
         map.insert_some("sent_at", self.sent_at.map(Value::count));
         map.insert_some("principal", self.principal.as_ref().map(Principal::to_map));
-        map.insert_some("features", some_list(&self.features, |feature| feature.as_str().into()));
+        let features = self.features.iter().map(|feature| feature.as_str().into()).collect();
+        map.insert("features", Value::Array(features));
         map.insert_some("push", self.push.as_ref().map(PushGrant::to_map));
         map.insert_some("cancel", self.cancel.as_ref().map(CancelGrant::to_map));
         map.insert_some("state", self.state.clone());

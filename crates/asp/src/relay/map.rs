@@ -183,6 +183,11 @@ fn failure_kind(code: Code) -> FailureKind {
     }
 }
 
+/// What the refusal of something that a function has asked is called.
+pub fn refusal(kind: FailureKind) -> &'static str {
+    crate::map::failure_code(kind).name()
+}
+
 /// A tool that a function executes: it is told apart from the tools of other executors by the agent's name.
 fn tool(definition: ToolDef, agent: &str) -> Tool {
     let tool = client_tool(definition, &AttachmentId::from(""));

@@ -5,7 +5,7 @@
 //! | `/healthz`, `/readyz` | nothing |
 //! | `/metrics` | the scope `admin`, unless `telemetry.metrics_public` |
 //! | `/admin/v1/connections` | the scope `admin` |
-//! | `/admin/v1/sessions…`, `/admin/v1/devices…`, `/admin/v1/openapi.json` | any credential |
+//! | `/admin/v1/sessions…`, `/admin/v1/devices…`, `/admin/v1/agents`, `/admin/v1/openapi.json` | any credential |
 //!
 //! A principal without the scope `admin` sees its own sessions and devices only; those of others
 //! look exactly as if they did not exist. Host and Origin are checked on every path.
@@ -34,12 +34,14 @@ use crate::config::Config;
 use crate::origin::OriginPolicy;
 use crate::telemetry::{self, names};
 
+mod agents;
 mod devices;
 mod error;
 mod sessions;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use agents::Agents;
 use error::ApiError;
 
 /// The routes.
@@ -53,6 +55,7 @@ pub fn router(state: AdminState) -> Router {
     if state.admin {
         let api = Router::new()
             .route("/openapi.json", get(openapi))
+            .route("/agents", get(agents::list))
             .route("/connections", get(connections))
             .route("/devices", get(devices::list))
             .route("/devices/{device}", get(devices::one))
@@ -75,6 +78,7 @@ pub struct AdminState {
     log: Arc<dyn Log>,
     authenticator: Arc<Authenticator>,
     connections: Arc<dyn Connections>,
+    agents: Agents,
     origins: Arc<OriginPolicy>,
     clock: Clock,
     readiness: Readiness,
@@ -91,6 +95,7 @@ impl AdminState {
         log: Arc<dyn Log>,
         authenticator: Arc<Authenticator>,
         connections: Arc<dyn Connections>,
+        agents: Agents,
         clock: Clock,
     ) -> Self {
         let metrics = if config.telemetry.metrics {
@@ -104,6 +109,7 @@ impl AdminState {
             log,
             authenticator,
             connections,
+            agents,
             origins: Arc::new(OriginPolicy::new(config)),
             clock,
             readiness: Readiness::default(),

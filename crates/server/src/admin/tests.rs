@@ -8,8 +8,11 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::agents::Workshop;
 use crate::auth::hash_key;
 use crate::config::ApiKey;
+use crate::host::Host;
+use crate::workspace::Workspaces;
 
 mod devices;
 
@@ -83,7 +86,13 @@ impl World {
         change(&mut config);
         let log = Arc::new(MemoryLog::new());
         let authenticator = Arc::new(Authenticator::new(&config).unwrap());
-        let state = AdminState::new(&config, log.clone(), authenticator, Arc::new(Opened), Clock::start());
+        let workshop = Workshop::new(&config, crate::relay::open(&config).unwrap());
+        let directory = workshop.directory(&config).unwrap();
+        let workspaces = Workspaces::Within(Vec::new());
+        let host = Arc::new(Host::new(directory, "node".into(), &config.limits, workspaces));
+        let agents = Agents { host, workshop: Arc::new(workshop) };
+        let state =
+            AdminState::new(&config, log.clone(), authenticator, Arc::new(Opened), agents, Clock::start());
         let readiness = state.readiness();
         let schemas = serde_json::from_str(OPENAPI).unwrap();
         Self { router: router(state), readiness, log, schemas, _folder: folder }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_agents::{CommandContext, EchoConfig, FunctionConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{CommandContext, EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig};
 use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
@@ -16,7 +16,6 @@ use super::describe::{Describe, Key, Kind};
 /// One agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-#[expect(clippy::large_enum_variant, reason = "there are a handful, made once")]
 pub enum AgentConfig {
     /// Says what it hears.
     Echo(EchoConfig),
@@ -55,6 +54,14 @@ impl Describe for AgentConfig {
 
     fn fields(prefix: &str, _default: Option<&Value>, keys: &mut Vec<Key>) {
         add(prefix, None, AGENT_KEYS, keys);
+    }
+}
+
+impl Describe for McpConfig {
+    const KIND: Kind = Kind::Table;
+
+    fn fields(prefix: &str, _default: Option<&Value>, keys: &mut Vec<Key>) {
+        add(prefix, None, MCP_KEYS, keys);
     }
 }
 
@@ -214,6 +221,51 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     ),
     ("breaker_ms", Kind::Integer, "function: for how long it is left alone, in milliseconds."),
     ("presence", Kind::Boolean, "function: whether it is told when clients come and go."),
+];
+
+const MCP_KEYS: &[(&str, Kind, &str)] = &[
+    ("command", Kind::Text, "The program to start; it is spoken to over its standard input and output."),
+    ("args", Kind::List(&Kind::Text), "The arguments of the program."),
+    (
+        "env",
+        Kind::Map,
+        "Environment variables of the program; it inherits nothing but PATH, HOME, LANG and TMPDIR.",
+    ),
+    (
+        "env_from",
+        Kind::List(&Kind::Text),
+        "Names of environment variables that are handed through to the program; for secrets.",
+    ),
+    ("cwd", Kind::Path, "The folder that the program starts in."),
+    ("url", Kind::Text, "Instead of a program: the address of a server that speaks streamable HTTP."),
+    ("bearer_env", Kind::Text, "The environment variable that holds the bearer token for `url`."),
+    (
+        "prefix",
+        Kind::Text,
+        "What the names of its tools begin with; unset, the name of the server and a dot.",
+    ),
+    ("tools", Kind::List(&Kind::Text), "The tools that are offered, by the server's names; unset, all."),
+    (
+        "confirm",
+        Kind::List(&Kind::Text),
+        "Tools whose every use a person has to confirm, besides those that the server calls destructive.",
+    ),
+    ("call_timeout_ms", Kind::Integer, "How long a call may take at most, in milliseconds."),
+    (
+        "start_timeout_ms",
+        Kind::Integer,
+        "How long the server may take to start and to list its tools, in milliseconds.",
+    ),
+    (
+        "backoff_ms",
+        Kind::Integer,
+        "The first pause before the server is started again, in milliseconds; it doubles each time.",
+    ),
+    (
+        "max_backoff_ms",
+        Kind::Integer,
+        "The longest pause before the server is started again, in milliseconds.",
+    ),
 ];
 
 const SESSION_KEYS: &[(&str, Kind, &str)] = &[

@@ -40,7 +40,20 @@ impl Config {
                 None
             }
         });
-        keys.chain(issuers).chain(agents).collect()
+        let mcp = self.mcp.values().flat_map(|server| server.env_names().map(str::to_owned));
+        keys.chain(issuers).chain(agents).chain(mcp).collect()
+    }
+
+    /// The keys whose values differ in `other`, but for those that can change while the server runs.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let table = |config: &Self| match toml::Value::try_from(config) {
+            Ok(toml::Value::Table(table)) => table,
+            Ok(_) | Err(_) => toml::Table::new(),
+        };
+        let (own, others) = (table(self), table(other));
+        let names: BTreeSet<&String> = own.keys().chain(others.keys()).collect();
+        let changes = names.into_iter().filter(|name| !LIVE_KEYS.contains(&name.as_str()));
+        changes.filter(|name| own.get(*name) != others.get(*name)).cloned().collect()
     }
 
     /// Hands agents the keys whose variables they name.
@@ -405,6 +418,12 @@ impl Config {
                 self.agents.keys().map(String::as_str).filter(|name| self.has_agent(name)).collect();
             findings.add("agent", format!("no agent {}: expected one of {}", self.agent, names.join(", ")));
         }
+        for (name, server) in &self.mcp {
+            findings.name(format!("mcp.{name}"), name);
+            if let Err(error) = server.check() {
+                findings.add(format!("mcp.{name}"), error.to_string());
+            }
+        }
         for (index, route) in self.routes.iter().enumerate() {
             if !self.has_agent(&route.agent) {
                 let message = format!("no agent {}: expected a configured one", route.agent);
@@ -461,3 +480,6 @@ const MIN_SECRET_BYTES: usize = 32;
 const HARD_CAP: u32 = 16 << 20;
 /// Bounds of every rate and burst.
 const RATE: RangeInclusive<u64> = 1..=1 << 32;
+
+/// Keys that can change while the server runs.
+const LIVE_KEYS: &[&str] = &["agent", "agents", "routes", "mcp"];

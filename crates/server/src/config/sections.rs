@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_agents::CommandContext;
+use switchboard_agents::{CommandContext, McpConfig};
 use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
@@ -60,6 +60,8 @@ sections! {
         pub relay: RelayConfig = RelayConfig::default(),
         /// Agents, by the name under which clients ask for them.
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
+        /// Servers of the Model Context Protocol, whose tools agents and clients can use, by name.
+        pub mcp: BTreeMap<String, McpConfig> = BTreeMap::new(),
         /// Which agent serves whom, where the client has not named one: the first route that fits
         /// counts, and `agent` where none does.
         pub routes: Vec<RouteConfig> = Vec::new(),

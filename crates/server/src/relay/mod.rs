@@ -151,7 +151,7 @@ impl RelayState {
             header.and_then(bearer).ok_or_else(|| denied("send Authorization: Bearer <push token>"))?;
         let grant = self
             .relay
-            .authorize(&token, self.now())
+            .authorize(token, self.now())
             .ok_or_else(|| denied("the push token is not valid, or has ended"))?;
         if grant.cid != cid {
             return Err(Refused::forbidden("the push token is for another connection"));

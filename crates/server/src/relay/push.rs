@@ -115,7 +115,12 @@ async fn deliver(
                 let record = switchboard_asp::message::Record { n: None, ..record };
                 notify(grant, connection, &record.body, &record);
             }
-            piece => waiting.push(piece),
+            piece @ (Piece::Record(_)
+            | Piece::Error(_)
+            | Piece::ToolDef(_)
+            | Piece::Suspend(_)
+            | Piece::Raw(_)
+            | Piece::Ping) => waiting.push(piece),
         }
     }
     if waiting.is_empty() { Ok(()) } else { hand_over(state, grant, of, waiting).await }

@@ -1,0 +1,103 @@
+//! Tools that are executed in this process, offered beside those that an agent has itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use switchboard_core::model::{CallEnd, FailureKind, Tool, TurnEnd, TurnRequest};
+use switchboard_core::{Timestamp, ToolName};
+use tokio::sync::mpsc;
+
+use crate::agent::{Agent, AgentError, Condition, Recovery, Visit};
+use crate::mcp::McpServers;
+use crate::turn::{Toolbox, Turn};
+
+/// An agent with the tools of MCP servers: it can use them, and so can clients that ask for one of
+/// them by name.
+#[derive(Debug)]
+pub struct WithTools<A> {
+    inner: A,
+    servers: Arc<McpServers>,
+}
+
+impl<A: Agent> WithTools<A> {
+    /// This agent with the tools of these servers.
+    pub const fn new(inner: A, servers: Arc<McpServers>) -> Self {
+        Self { inner, servers }
+    }
+}
+
+#[async_trait]
+impl<A: Agent> Agent for WithTools<A> {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        turn.equip(self.servers.clone());
+        let (name, args) = match turn.request() {
+            TurnRequest::Tool { name, args } if self.servers.knows(name) => (name.clone(), args.clone()),
+            TurnRequest::Tool { .. } | TurnRequest::Chat { .. } | TurnRequest::Step { .. } => {
+                return self.inner.run(turn).await;
+            }
+        };
+        let left = turn.brief().deadline.since(turn.now());
+        match turn.call(&name, args, left).await? {
+            CallEnd::Done { output, .. } => Ok(TurnEnd { output: Some(output), ..TurnEnd::complete() }),
+            CallEnd::Failed(error) => Err(AgentError::failed(FailureKind::Tool, error.message)),
+            CallEnd::TimedOut => {
+                Err(AgentError::failed(FailureKind::Tool, format!("{name} did not answer in time")))
+            }
+            CallEnd::Cancelled => Err(AgentError::Over),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = self.inner.tools();
+        let offered = self.servers.tools().into_iter();
+        // What the agent has itself goes by its name.
+        let others: Vec<Tool> =
+            offered.filter(|tool| tools.iter().all(|own| own.name != tool.name)).collect();
+        tools.extend(others);
+        tools
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.inner.recovery()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
+    fn condition(&self, now: Timestamp) -> Condition {
+        self.inner.condition(now)
+    }
+
+    fn came(&self, visit: &Visit, now: Timestamp) {
+        self.inner.came(visit, now);
+    }
+
+    fn left(&self, visit: &Visit, now: Timestamp) {
+        self.inner.left(visit, now);
+    }
+}
+
+#[async_trait]
+impl Toolbox for McpServers {
+    fn knows(&self, name: &ToolName) -> bool {
+        Self::knows(self, name)
+    }
+
+    async fn run(
+        &self,
+        name: &ToolName,
+        args: Value,
+        timeout: Duration,
+        progress: mpsc::Sender<String>,
+    ) -> CallEnd {
+        // A report that nobody has time for is not worth waiting for.
+        self.call(name, args, timeout, |report| drop(progress.try_send(report))).await
+    }
+}
