@@ -303,19 +303,52 @@ async fn asp_062_a_bare_client_gets_nothing_but_text() {
     let mut exchange = relayed.function.next().await;
     sleep(Duration::from_millis(200)).await;
     exchange.begin_records().await;
-    for record in records() {
+    for record in records().into_iter().filter(|record| record["t"] != "end").chain([end()]) {
         exchange.record(record).await;
     }
+    assert_eq!(bare_text(&mut peer).await, "Zwölf Bären 🐻");
+}
+
+/// What a bare client reads up to the end of its request.
+async fn bare_text(peer: &mut Peer) -> String {
     let mut got = Vec::new();
     loop {
         let frame = peer.wait(|frame| frame.id == 1).await;
         assert_eq!((frame.opcode, frame.flags), (STREAM, 0), "{frame:?}");
         if frame.payload.is_empty() {
-            break;
+            return got.concat();
         }
         got.push(String::from_utf8(frame.payload).expect("whole characters"));
     }
-    assert_eq!(got.concat(), "Zwölf Bären 🐻");
+}
+
+#[tokio::test]
+async fn asp_062_a_bare_client_does_not_get_the_output_of_an_end_after_text() {
+    let mut relayed = Relayed::start(&[]).await;
+    let mut peer = Peer::open(relayed.address(), ANN).await.unwrap();
+    peer.raw(frame(INVOKE, 1, b"hi")).await;
+    relayed.function.next().await.ndjson(&records()).await;
+    assert_eq!(bare_text(&mut peer).await, "Zwölf Bären 🐻");
+}
+
+#[tokio::test]
+async fn asp_085_a_bare_client_gets_text_that_looks_like_a_record_as_it_is() {
+    let mut relayed = Relayed::start(&[]).await;
+    let mut peer = Peer::open(relayed.address(), ANN).await.unwrap();
+    peer.raw(frame(INVOKE, 1, b"hi")).await;
+    let json = r#"{"t":"end","finish":"complete"}"#;
+    relayed.function.next().await.ndjson(&[text(json), end()]).await;
+    assert_eq!(bare_text(&mut peer).await, json);
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_request_of_a_bare_client() {
+    let mut relayed = Relayed::start(&[]).await;
+    let mut peer = Peer::open(relayed.address(), ANN).await.unwrap();
+    peer.raw(frame(INVOKE, 1, b"{\"input\":\"hi\"}")).await;
+    relayed.function.next().await.ndjson(&[text("half")]).await;
+    let last = peer.wait(|frame| frame.id == 1 && frame.opcode == ERROR).await;
+    assert_eq!(last.outcome(), "2503");
 }
 
 #[tokio::test]

@@ -235,8 +235,11 @@ async fn a_failure_of_a_function_is_told_over_acolyte() {
     let failure = json!({ "t": "error", "code": 2402, "name": "MODEL_UNAVAILABLE", "msg": "asleep" });
     relayed.function.next().await.ndjson(&[failure]).await;
     let (_, terminal) = rpc.finish(&id).await;
-    assert_eq!(terminal["type"], "chat.error");
     assert!(terminal.to_string().contains("asleep"), "{terminal}");
+    let id = rpc.start("fail before anything", json!({})).await;
+    relayed.function.next().await.reply(503, &[], "").await;
+    let (_, terminal) = rpc.finish(&id).await;
+    assert_eq!(terminal["type"], "chat.error", "{terminal}");
 }
 
 #[tokio::test]
