@@ -8,29 +8,29 @@ use tokio::time::sleep;
 use crate::setup::{Relayed, asp_frame, end, frames_of, text, text_of};
 use crate::support::ANN;
 use crate::support::function::{Exchange, lines};
-use crate::support::wire::{ERROR, INVOKE, Peer, STREAM, TOOL_DEF, frame};
+use crate::support::wire::{ERROR, Frame, INVOKE, Peer, STREAM, TOOL_DEF, frame};
 
-const NDJSON: &str = "application/x-ndjson";
-const SSE: &str = "text/event-stream";
-const FRAMES: &str = "application/vnd.asp.frames";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
+pub(crate) const SSE: &str = "text/event-stream";
+pub(crate) const FRAMES: &str = "application/vnd.asp.frames";
 
 /// Answers in chunks of so many bytes each, with a moment between them so that they arrive one by one.
-async fn answer(mut exchange: Exchange, kind: &str, body: &[u8], size: usize, trailers: &[&str]) {
+async fn answer(mut exchange: Exchange, kind: &str, body: &[u8], size: usize) {
     exchange.begin(kind, &[]).await;
     for chunk in body.chunks(size) {
         exchange.chunk(chunk).await;
         sleep(Duration::from_millis(1)).await;
     }
-    exchange.finish(trailers).await;
+    exchange.finish(&[]).await;
 }
 
 /// One request, answered so; its frames.
-async fn answered(relayed: &mut Relayed, kind: &str, body: &[u8], size: usize) -> Vec<crate::support::wire::Frame> {
+pub(crate) async fn answered(relayed: &mut Relayed, kind: &str, body: &[u8], size: usize) -> Vec<Frame> {
     let mut peer = relayed.client().await;
     let want = json!(["text", "reason", "tool", "usage", "data"]);
     peer.send(INVOKE, 1, &json!({ "input": "hi", "want": want })).await;
     let exchange = relayed.function.next().await;
-    answer(exchange, kind, body, size, &[]).await;
+    answer(exchange, kind, body, size).await;
     frames_of(&mut peer, 1).await
 }
 
@@ -51,7 +51,7 @@ fn records() -> Vec<Value> {
     ]
 }
 
-fn assert_records(frames: &[crate::support::wire::Frame], at: &str) {
+fn assert_records(frames: &[Frame], at: &str) {
     assert_eq!(text_of(frames), "Zwölf Bären 🐻", "{at}");
     let of = |t: &str| -> Vec<&Value> {
         frames.iter().map(|frame| &frame.value).filter(|value| value["t"] == t).collect()
@@ -79,7 +79,8 @@ async fn asp_062_records_by_line() {
     }
     // With returns, empty lines, a parameter, and no line end at the end.
     let body = String::from_utf8(body).unwrap().replace('\n', "\r\n\n");
-    let frames = answered(&mut relayed, "Application/X-NDJSON; charset=utf-8", body.trim_end().as_bytes(), 50).await;
+    let frames =
+        answered(&mut relayed, "Application/X-NDJSON; charset=utf-8", body.trim_end().as_bytes(), 50).await;
     assert_records(&frames, "untidy");
 }
 
@@ -240,10 +241,15 @@ async fn asp_062_lines_that_are_no_records_end_it() {
         (SSE, "data: no json\n\n"),
     ] {
         let body = [&lines(&[text("before ")])[..], body.as_bytes()].concat();
-        let body = if kind == SSE { format!("data: {}\n\ndata: no json\n\n", text("before ")).into() } else { body };
+        let body =
+            if kind == SSE { format!("data: {}\n\ndata: no json\n\n", text("before ")).into() } else { body };
         let frames = answered(&mut relayed, kind, &body, 1 << 20).await;
         let shown = String::from_utf8_lossy(&body).into_owned();
-        assert_eq!((text_of(&frames).as_str(), frames.last().unwrap().outcome().as_str()), ("before ", "2502"), "{shown}");
+        assert_eq!(
+            (text_of(&frames).as_str(), frames.last().unwrap().outcome().as_str()),
+            ("before ", "2502"),
+            "{shown}"
+        );
     }
 }
 
@@ -261,8 +267,7 @@ async fn asp_062_tools_and_errors_have_records_of_their_own() {
     let (mut peer, exchange) = relayed.asked("hi").await;
     let tools = json!([{ "name": "dig", "description": "digs", "input_schema": { "type": "object" } }]);
     let found = json!({ "t": "tool_def", "op": "add", "tools": tools });
-    let failure =
-        json!({ "t": "error", "code": 2950, "name": "TOO_WET", "msg": "rain", "retry": true, "retry_ms": 700 });
+    let failure = json!({ "t": "error", "code": 2950, "name": "TOO_WET", "msg": "rain", "retry": true, "retry_ms": 700 });
     exchange.ndjson(&[text("so far"), found, failure]).await;
     let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
     assert_eq!(defined.value["tools"][0]["name"], "dig");
@@ -284,7 +289,8 @@ async fn asp_062_tools_and_errors_have_records_of_their_own() {
 async fn an_error_of_a_function_cannot_close_the_connection() {
     let mut relayed = Relayed::start(&[]).await;
     let (mut peer, exchange) = relayed.asked("hi").await;
-    let failure = json!({ "t": "error", "code": 2101, "name": "AUTH_INVALID", "msg": "x", "fatal": true, "ref": 9 });
+    let failure =
+        json!({ "t": "error", "code": 2101, "name": "AUTH_INVALID", "msg": "x", "fatal": true, "ref": 9 });
     exchange.ndjson(&[failure]).await;
     let (_, last) = peer.finish(1).await;
     assert_eq!(last.outcome(), "2101");
@@ -349,105 +355,4 @@ async fn a_failure_ends_the_request_of_a_bare_client() {
     relayed.function.next().await.ndjson(&[text("half")]).await;
     let last = peer.wait(|frame| frame.id == 1 && frame.opcode == ERROR).await;
     assert_eq!(last.outcome(), "2503");
-}
-
-#[tokio::test]
-async fn asp_063_an_end_without_a_terminal_record_is_an_abort() {
-    let mut relayed = Relayed::start(&[]).await;
-    let record = text("so far");
-    for (kind, body) in [
-        (NDJSON, lines(&[record.clone()])),
-        (NDJSON, Vec::new()),
-        (NDJSON, b"{\"t\":\"text\",\"d\":\"so far\"}\n{\"t\":\"en".to_vec()),
-        (SSE, format!("data: {record}\n\n").into_bytes()),
-        // An event that its blank line does not end was cut off.
-        (SSE, format!("data: {record}\n\ndata: {}\n", end()).into_bytes()),
-        (FRAMES, asp_frame(STREAM, 1, &record)),
-        (FRAMES, [asp_frame(STREAM, 1, &record), asp_frame(STREAM, 1, &end())[..12].to_vec()].concat()),
-    ] {
-        let frames = answered(&mut relayed, kind, &body, 1 << 20).await;
-        let last = frames.last().unwrap();
-        assert_eq!(last.outcome(), "2503", "{kind}: {}", String::from_utf8_lossy(&body));
-        assert_eq!((&last.value["name"], &last.value["retry"]), (&json!("FUNCTION_ABORTED"), &json!(true)));
-        assert_eq!(text_of(&frames), if body.is_empty() { "" } else { "so far" });
-    }
-}
-
-#[tokio::test]
-async fn asp_063_a_broken_transfer_is_an_abort() {
-    let mut relayed = Relayed::start(&["agents.fn.retries=0"]).await;
-    let record = text("so far");
-    for (kind, body, said) in [
-        (NDJSON, lines(&[record.clone()]), "so far"),
-        (SSE, format!("data: {record}\n\n").into_bytes(), "so far"),
-        (FRAMES, asp_frame(STREAM, 1, &record), "so far"),
-        ("text/plain", b"so far".to_vec(), "so far"),
-        ("application/octet-stream", b"so far".to_vec(), ""),
-        ("application/json", b"{}".to_vec(), ""),
-    ] {
-        let (mut peer, mut exchange) = relayed.asked("hi").await;
-        exchange.begin(kind, &[]).await;
-        exchange.chunk(&body).await;
-        sleep(Duration::from_millis(50)).await;
-        drop(exchange);
-        let (text, last) = peer.finish(1).await;
-        assert_eq!((text.as_str(), last.outcome().as_str()), (said, "2503"), "{kind}");
-    }
-    // Shorter than was promised.
-    let (mut peer, exchange) = relayed.asked("hi").await;
-    exchange.reply_short(200, &["Content-Type: text/plain"], "so far", 100).await;
-    assert_eq!(peer.finish(1).await.1.outcome(), "2503");
-}
-
-#[tokio::test]
-async fn asp_069_processor_time_of_a_header() {
-    let mut relayed = Relayed::start(&[]).await;
-    for (kind, body) in [
-        (NDJSON, lines(&[end()])),
-        ("application/json", b"{}".to_vec()),
-        ("text/plain", b"x".to_vec()),
-    ] {
-        let (mut peer, exchange) = relayed.asked("hi").await;
-        let kind = format!("Content-Type: {kind}");
-        exchange.reply(200, &["X-Cpu-Time: 45ms", &kind], body).await;
-        assert_eq!(peer.finish(1).await.1.value["metrics"]["cpu_ms"], 45, "{kind}");
-    }
-    let (mut peer, exchange) = relayed.asked("hi").await;
-    exchange.reply(204, &["X-Cpu-Time: 12.4ms"], "").await;
-    assert_eq!(peer.finish(1).await.1.value["metrics"]["cpu_ms"], 12);
-    for wrong in ["45", "45 ms", "-1ms", "ms", "1e3ms", "1.ms"] {
-        let (mut peer, exchange) = relayed.asked("hi").await;
-        let header = format!("X-Cpu-Time: {wrong}");
-        exchange.reply(200, &[&header, "Content-Type: application/json"], "{}").await;
-        assert!(peer.finish(1).await.1.value["metrics"]["cpu_ms"].is_null(), "{wrong}");
-    }
-}
-
-#[tokio::test]
-async fn asp_069_processor_time_of_a_trailer() {
-    let mut relayed = Relayed::start(&[]).await;
-    for (kind, body) in [
-        (NDJSON, lines(&[text("x"), end()])),
-        (SSE, format!("data: {}\n\n", end()).into_bytes()),
-        (FRAMES, asp_frame(STREAM, 1, &end())),
-        ("text/plain", b"x".to_vec()),
-        ("application/json", b"{}".to_vec()),
-    ] {
-        let (mut peer, mut exchange) = relayed.asked("hi").await;
-        assert!(exchange.asked.header("te").is_some_and(|te| te.contains("trailers")));
-        exchange.begin(kind, &["Trailer: X-Cpu-Time"]).await;
-        exchange.chunk(body).await;
-        // Whatever comes last comes a little later.
-        sleep(Duration::from_millis(30)).await;
-        exchange.finish(&["X-Cpu-Time: 45ms"]).await;
-        assert_eq!(peer.finish(1).await.1.value["metrics"]["cpu_ms"], 45, "{kind}");
-    }
-}
-
-#[tokio::test]
-async fn asp_069_processor_time_of_the_end_record() {
-    let mut relayed = Relayed::start(&[]).await;
-    let (mut peer, exchange) = relayed.asked("hi").await;
-    exchange.ndjson(&[json!({ "t": "end", "finish": "complete", "metrics": { "cpu_ms": 45 } })]).await;
-    assert_eq!(peer.finish(1).await.1.value["metrics"]["cpu_ms"], 45);
 }

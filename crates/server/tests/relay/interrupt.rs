@@ -54,7 +54,10 @@ async fn asp_066_an_interrupt_reaches_the_function_in_three_ways() {
     // (b) The function is told, wherever that arrives.
     let told = relayed.function.told("interrupt", None).await;
     assert_eq!((told.method.as_str(), told.path.as_str()), ("POST", "/interrupt"));
-    assert_eq!((told.inv(), &told.body["cid"], &told.body["rid"]), (asked.inv(), &asked.body["cid"], &json!(1)));
+    assert_eq!(
+        (told.inv(), &told.body["cid"], &told.body["rid"]),
+        (asked.inv(), &asked.body["cid"], &json!(1))
+    );
     assert_signed(&told);
     // (c) It can ask.
     let said = cancelled(&relayed, &asked).await;

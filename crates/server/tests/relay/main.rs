@@ -9,10 +9,14 @@
 )]
 
 mod answers;
+mod connection;
 mod content;
+mod endings;
 mod guard;
 mod interrupt;
 mod lease;
+mod leave;
+mod patience;
 mod push;
 mod request;
 mod resume;
@@ -20,6 +24,7 @@ mod retries;
 mod setup;
 mod signature;
 mod status;
-mod suspend;
 #[path = "../support/mod.rs"]
 mod support;
+mod suspend;
+mod tools;

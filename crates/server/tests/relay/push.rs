@@ -1,18 +1,16 @@
 //! What functions push, while they answer and after.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::setup::{Relayed, asp_frame, end, frames_of, stream, text, text_of, tool};
 use crate::support::function::{Asked, Exchange};
-use crate::support::wire::{ERROR, Frame, HELLO, INVOKE, Over, Peer, STREAM, TOOL_DEF, frame};
+use crate::support::wire::{ERROR, Frame, Peer, STREAM, TOOL_DEF, frame};
 use crate::support::{ANN, BOB};
 
 const FRAMES: &str = "Content-Type: application/vnd.asp.frames";
 
 /// A request whose output comes by push.
-async fn asynchronous(relayed: &mut Relayed) -> (Peer, Asked) {
+pub(crate) async fn asynchronous(relayed: &mut Relayed) -> (Peer, Asked) {
     let (peer, exchange) = relayed.asked("hi").await;
     let asked = exchange.asked.clone();
     exchange.reply(202, &[], "").await;
@@ -20,7 +18,7 @@ async fn asynchronous(relayed: &mut Relayed) -> (Peer, Asked) {
 }
 
 /// A request that is over, and what its function was given.
-async fn finished(relayed: &mut Relayed, peer: &mut Peer, id: u16) -> Asked {
+pub(crate) async fn finished(relayed: &mut Relayed, peer: &mut Peer, id: u16) -> Asked {
     peer.invoke(id, "hi").await;
     let exchange = relayed.function.next().await;
     let asked = exchange.asked.clone();
@@ -29,7 +27,8 @@ async fn finished(relayed: &mut Relayed, peer: &mut Peer, id: u16) -> Asked {
     asked
 }
 
-fn one(frame: Value) -> Value {
+/// A push of one frame.
+pub(crate) fn one(frame: Value) -> Value {
     json!({ "frames": [frame] })
 }
 
@@ -201,205 +200,6 @@ async fn large_pushes_are_refused() {
     assert_eq!(peer.finish(1).await.0.len(), 900 << 10);
 }
 
-/// A token with this signature, and these claims instead of its own.
-fn forged(token: &str, change: impl Fn(&mut Value)) -> String {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    let parts: Vec<&str> = token.split('.').collect();
-    let mut claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
-    change(&mut claims);
-    format!("{}.{}.{}", parts[0], URL_SAFE_NO_PAD.encode(claims.to_string()), parts[2])
-}
-
-#[tokio::test]
-async fn only_the_leave_of_a_request_lets_push() {
-    let mut relayed = Relayed::start(&["agents.fn.jwt=true"]).await;
-    let (_peer, asked) = asynchronous(&mut relayed).await;
-    let elsewhere = Relayed::start(&[]).await;
-    let mut elsewhere = elsewhere;
-    let (_foreign_peer, foreign) = asynchronous(&mut elsewhere).await;
-    let body = one(stream(1, text("x")));
-    let own_request = asked.header("authorization").unwrap().strip_prefix("Bearer ").unwrap();
-    let longer = forged(asked.push_token(), |claims| claims["exp"] = json!(4_000_000_000_u64));
-    let wider = forged(asked.push_token(), |claims| claims["inv"] = Value::Null);
-    for (what, token) in [
-        ("nonsense", "nonsense"),
-        ("empty", ""),
-        ("the key of a client", ANN.unwrap()),
-        ("of another server", foreign.push_token()),
-        ("the signature of a request", own_request),
-        ("a longer time", &longer),
-        ("no invocation", &wider),
-    ] {
-        let (status, answer) = relayed.push_as(token, &asked, &body).await;
-        assert_eq!(status, 401, "{what}: {answer}");
-    }
-    let url = asked.body["push"]["url"].as_str().unwrap();
-    let path = &url[url.find("/v1").unwrap()..];
-    let request = format!("POST {path}");
-    let answer = crate::support::rpc::http(relayed.address(), &request, None, &[], body.to_string()).await;
-    assert_eq!(answer.status, 401);
-    assert!(answer.head.contains("www-authenticate: bearer"), "{}", answer.head);
-    let request = format!("{request}?token={}", asked.push_token());
-    let answer = crate::support::rpc::http(relayed.address(), &request, None, &[], body.to_string()).await;
-    assert_eq!(answer.status, 401, "no token in the address");
-    let other = url.replace(asked.cid(), foreign.cid());
-    let status = relayed.call("POST", asked.push_token(), &other, &[], body.to_string()).await.status;
-    assert_eq!(status, 403, "the connection of somebody else");
-}
-
-#[tokio::test]
-async fn a_leave_to_push_ends() {
-    // Signed as the server signs, with the time of its clock long past.
-    let mut relayed = Relayed::start(&[]).await;
-    let (_peer, asked) = asynchronous(&mut relayed).await;
-    let seed = std::fs::read(relayed.server.data.path().join("relay.key")).unwrap();
-    let again = |exp: u64| {
-        let claims = claims_of(asked.push_token());
-        resigned(&seed, asked.push_token(), claims, exp)
-    };
-    let now = jsonwebtoken::get_current_timestamp();
-    let body = one(stream(1, text("x")));
-    assert_eq!(relayed.push_as(&again(now + 600), &asked, &body).await.0, 202, "the key is the right one");
-    assert_eq!(relayed.push_as(&again(now - 5), &asked, &body).await.0, 401);
-    let lifetime = claims_of(asked.push_token())["exp"].as_u64().unwrap() - now;
-    assert!(lifetime <= 15 * 60 + 60, "{lifetime} s");
-    assert_eq!(claims_of(asked.push_token())["cid"], asked.body["cid"]);
-    assert_eq!(claims_of(asked.push_token())["inv"], asked.body["inv"]);
-}
-
-fn claims_of(token: &str) -> Value {
-    use base64::Engine as _;
-    let part = token.split('.').nth(1).unwrap();
-    serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
-}
-
-/// The claims of a token, with another end, signed with the key of the server.
-fn resigned(seed: &[u8], token: &str, mut claims: Value, exp: u64) -> String {
-    claims["exp"] = exp.into();
-    let mut document = vec![
-        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-    ];
-    document.extend_from_slice(seed);
-    let header = jsonwebtoken::decode_header(token).unwrap();
-    jsonwebtoken::encode(&header, &claims, &jsonwebtoken::EncodingKey::from_ed_der(&document)).unwrap()
-}
-
-#[tokio::test]
-async fn asp_067_tools_are_pushed_to_a_live_client() {
-    let mut relayed = Relayed::start(&[]).await;
-    let mut peer = relayed.client().await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    // Long after its request, too.
-    let (status, answer) = relayed.push(&asked, &one(tool("dig"))).await;
-    assert_eq!((status, &answer), (202, &json!({ "accepted": 1, "delivered": "live" })));
-    let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-    assert_eq!((defined.id, &defined.value["op"]), (0, &json!("add")));
-    assert_eq!(defined.value["tools"][0]["name"], "dig");
-    let first = defined.value["rev"].as_u64().unwrap();
-    assert_eq!(relayed.push(&asked, &one(tool("fill"))).await.0, 202);
-    let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-    assert_eq!(defined.value["tools"][0]["name"], "fill");
-    assert!(defined.value["rev"].as_u64().unwrap() > first);
-    let removal = json!({ "type": "TOOL_DEF", "rid": 0, "payload": { "op": "remove", "names": ["dig"] } });
-    assert_eq!(relayed.push(&asked, &one(removal)).await.0, 202);
-    let removed = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-    assert_eq!((&removed.value["op"], &removed.value["names"]), (&json!("remove"), &json!(["dig"])));
-    // Whoever uses the tool reaches the function.
-    peer.send(INVOKE, 2, &json!({ "kind": "tool", "tool": "fill", "args": { "a": 1 } })).await;
-    let exchange = relayed.function.next().await;
-    let payload = json!({ "kind": "tool", "tool": "fill", "args": { "a": 1 } });
-    assert_eq!(exchange.asked.body["payload"], payload);
-    exchange.reply(200, &["Content-Type: application/json"], r#"{"filled":1}"#).await;
-    let (_, last) = peer.finish(2).await;
-    assert_eq!(last.value["output"], json!({ "filled": 1 }));
-    peer.send(INVOKE, 3, &json!({ "kind": "tool", "tool": "dig", "args": {} })).await;
-    assert_eq!(peer.finish(3).await.1.outcome(), "2301");
-}
-
-#[tokio::test]
-async fn asp_067_tools_are_pushed_to_a_client_that_is_away() {
-    let mut relayed = Relayed::start(&[]).await;
-    let mut peer = relayed.client().await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    relayed.wait_for_state(&asked, "live").await;
-    let accept = peer.accept.clone();
-    drop(peer);
-    relayed.wait_for_state(&asked, "detached").await;
-    let (status, answer) = relayed.push(&asked, &one(tool("dig"))).await;
-    assert_eq!((status, &answer), (202, &json!({ "accepted": 1, "delivered": "buffered" })));
-    let mut peer = Peer::resume(relayed.address(), ANN, &accept, &[].into()).await;
-    assert_eq!(peer.accept["resumed"], true);
-    let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-    assert_eq!((&defined.value["op"], &defined.value["tools"][0]["name"]), (&json!("set"), &json!("dig")));
-}
-
-#[tokio::test]
-async fn asp_067_a_client_that_came_back_is_live_again() {
-    let mut relayed = Relayed::start(&[]).await;
-    let mut peer = relayed.client().await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    let accept = peer.accept.clone();
-    drop(peer);
-    relayed.wait_for_state(&asked, "detached").await;
-    let mut peer = Peer::resume(relayed.address(), ANN, &accept, &[].into()).await;
-    assert_eq!(peer.accept["resumed"], true);
-    // Whether it asks for something or not.
-    relayed.wait_for_state(&asked, "live").await;
-    let (status, answer) = relayed.push(&asked, &one(tool("fill"))).await;
-    assert_eq!((status, &answer), (202, &json!({ "accepted": 1, "delivered": "live" })));
-    let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-    assert_eq!(defined.value["tools"][0]["name"], "fill");
-    let notice = stream(0, json!({ "t": "notice", "level": "info", "text": "welcome back" }));
-    assert_eq!(relayed.push(&asked, &one(notice)).await.0, 202);
-    assert_eq!(peer.wait(|frame| frame.opcode == STREAM).await.value["text"], "welcome back");
-}
-
-#[tokio::test]
-async fn asp_067_nothing_is_pushed_to_a_client_that_is_gone() {
-    let mut relayed = Relayed::start(&["asp.limits.resume_s=1"]).await;
-    // One that says goodbye, one that cannot come back, and one that does not in time.
-    for how in ["bye", "bare", "late"] {
-        let (mut peer, exchange) = if how == "bare" {
-            let mut peer = Peer::open(relayed.address(), ANN).await.unwrap();
-            peer.raw(frame(INVOKE, 1, b"hi")).await;
-            (peer, relayed.function.next().await)
-        } else {
-            relayed.asked("hi").await
-        };
-        let asked = exchange.asked.clone();
-        assert_eq!(relayed.push(&asked, &one(tool("dig"))).await.0, 202, "{how}");
-        exchange.ndjson(&[end()]).await;
-        peer.wait(|frame| frame.id == 1 && (frame.payload.is_empty() || frame.is_terminal())).await;
-        if how == "bye" {
-            peer.send(HELLO, 0, &json!({ "op": "bye" })).await;
-        }
-        drop(peer);
-        relayed.wait_for_state(&asked, "gone").await;
-        assert_eq!(relayed.push(&asked, &one(tool("fill"))).await.0, 410, "{how}");
-        let url = format!("/v1/relay/connections/{}", asked.cid());
-        assert_eq!(relayed.call("DELETE", asked.push_token(), &url, &[], "").await.status, 410, "{how}");
-    }
-}
-
-#[tokio::test]
-async fn asp_067_bare_clients_get_one_tool_per_frame_and_no_removals() {
-    let mut relayed = Relayed::start(&[]).await;
-    let mut peer = Peer::open(relayed.address(), ANN).await.unwrap();
-    peer.raw(frame(INVOKE, 1, b"{\"input\":\"hi\"}")).await;
-    let exchange = relayed.function.next().await;
-    let schema = json!({ "type": "object" });
-    let tools = json!([{ "name": "a", "input_schema": schema }, { "name": "b", "input_schema": schema }]);
-    let add = json!({ "type": "TOOL_DEF", "rid": 0, "payload": { "op": "add", "tools": tools } });
-    let remove = json!({ "type": "TOOL_DEF", "rid": 0, "payload": { "op": "remove", "names": ["a"] } });
-    let body = json!({ "frames": [add, remove, tool("c")] });
-    assert_eq!(relayed.push(&exchange.asked, &body).await.0, 202);
-    for name in ["a", "b", "c"] {
-        let defined = peer.wait(|frame| frame.opcode == TOOL_DEF).await;
-        assert_eq!((defined.id, &defined.value["name"]), (0, &json!(name)), "{defined:?}");
-    }
-}
-
 #[tokio::test]
 async fn asp_068_output_is_refused_for_a_request_that_is_not_open() {
     let mut relayed = Relayed::start(&[]).await;
@@ -461,93 +261,12 @@ async fn asp_068_another_client_is_another_connection() {
     bob.invoke(1, "bob").await;
     let bobs = relayed.function.next().await;
     assert_eq!(bobs.asked.body["principal"]["sub"], "bob");
-    assert_eq!(relayed.push_as(anns.asked.push_token(), &bobs.asked, &one(stream(1, text("x")))).await.0, 403);
+    assert_eq!(
+        relayed.push_as(anns.asked.push_token(), &bobs.asked, &one(stream(1, text("x")))).await.0,
+        403
+    );
     bobs.ndjson(&[text("bob's"), end()]).await;
     assert_eq!(bob.finish(1).await.0, "bob's");
-}
-
-#[tokio::test]
-async fn notices_need_a_client_that_takes_them() {
-    let mut relayed = Relayed::start(&[]).await;
-    let notice = |words: &str| one(stream(0, json!({ "t": "notice", "level": "warn", "text": words })));
-    let mut peer = relayed.client().await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    let (status, answer) = relayed.push(&asked, &notice("storm ahead")).await;
-    assert_eq!((status, &answer["accepted"]), (202, &json!(1)));
-    let shown = peer.wait(|frame| frame.opcode == STREAM && frame.id == 0).await;
-    assert_eq!((&shown.value["t"], &shown.value["level"]), (&json!("notice"), &json!("warn")));
-    assert_eq!((&shown.value["text"], shown.number()), (&json!("storm ahead"), None));
-    // And one that has not agreed to them.
-    let features = json!({ "features": ["flags", "events", "resume"] });
-    let mut peer = Peer::with(relayed.address(), ANN, features).await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    assert_eq!(relayed.push(&asked, &notice("storm ahead")).await.0, 403);
-    let body = json!({ "frames": [tool("no"), stream(0, json!({ "t": "notice", "level": "info", "text": "x" }))] });
-    assert_eq!(relayed.push(&asked, &body).await.0, 403);
-    assert_eq!(peer.next_within(Duration::from_millis(200)).await.err(), Some(Over::Late));
-}
-
-#[tokio::test]
-async fn what_belongs_to_no_request_can_be_text_too() {
-    let mut relayed = Relayed::start(&[]).await;
-    let mut peer = relayed.client().await;
-    let asked = finished(&mut relayed, &mut peer, 1).await;
-    assert_eq!(relayed.push(&asked, &one(stream(0, text("by the way")))).await.0, 202);
-    let shown = peer.wait(|frame| frame.opcode == STREAM && frame.id == 0).await;
-    assert_eq!(shown.text(), Some("by the way"));
-}
-
-#[tokio::test]
-async fn functions_can_look_at_their_connection() {
-    let mut relayed = Relayed::start(&[]).await;
-    let began = jsonwebtoken::get_current_timestamp();
-    let (mut peer, exchange) = relayed.asked("hi").await;
-    let asked = exchange.asked.clone();
-    let url = format!("/v1/relay/connections/{}", asked.cid());
-    let (status, seen) = relayed.get(&asked, &url).await;
-    assert_eq!((status, &seen["state"], &seen["inflight"]), (200, &json!("live"), &json!(1)));
-    let connected = seen["connected_at"].as_u64().expect("a time in milliseconds") / 1_000;
-    assert!(connected.abs_diff(began) <= 30, "{connected} {began}");
-    exchange.ndjson(&[end()]).await;
-    peer.finish(1).await;
-    assert_eq!(relayed.get(&asked, &url).await.1["inflight"], 0);
-    let unknown = format!("{url}x");
-    assert!(matches!(relayed.get(&asked, &unknown).await.0, 403 | 404));
-    let requests = format!("{url}/requests/inv_unknown");
-    assert!(matches!(relayed.get(&asked, &requests).await.0, 403 | 404));
-}
-
-#[tokio::test]
-async fn functions_can_end_their_connection() {
-    let mut relayed = Relayed::start(&[]).await;
-    let (mut peer, mut exchange) = relayed.asked("hi").await;
-    let asked = exchange.asked.clone();
-    let url = format!("/v1/relay/connections/{}", asked.cid());
-    assert_eq!(relayed.call("DELETE", "nonsense", &url, &[], "").await.status, 401);
-    let answer = relayed.call("DELETE", asked.push_token(), &url, &[], "").await;
-    assert_eq!((answer.status, answer.body.as_str()), (204, ""));
-    assert_eq!(peer.over(Duration::from_secs(20)).await, Over::Closed(1000));
-    // As after a goodbye: nothing runs on, and nothing can be resumed.
-    exchange.hung_up().await;
-    relayed.wait_for_state(&asked, "gone").await;
-    let again = Peer::resume(relayed.address(), ANN, &peer.accept, &[(1, 0)].into()).await;
-    assert_ne!(again.accept["resumed"], true);
-    assert_ne!(again.accept["cid"], peer.accept["cid"]);
-}
-
-#[tokio::test]
-async fn functions_can_end_a_connection_whose_client_is_away() {
-    let mut relayed = Relayed::start(&[]).await;
-    let (peer, exchange) = relayed.asked("hi").await;
-    let asked = exchange.asked.clone();
-    let accept = peer.accept.clone();
-    drop(peer);
-    relayed.wait_for_state(&asked, "detached").await;
-    let url = format!("/v1/relay/connections/{}", asked.cid());
-    assert_eq!(relayed.call("DELETE", asked.push_token(), &url, &[], "").await.status, 204);
-    relayed.wait_for_state(&asked, "gone").await;
-    let again = Peer::resume(relayed.address(), ANN, &accept, &[(1, 0)].into()).await;
-    assert_ne!(again.accept["resumed"], true);
 }
 
 #[tokio::test]

@@ -81,10 +81,9 @@ async fn asp_059_requests_of_every_kind_are_told() {
     let mut peer = relayed.client().await;
     let parts = json!([{ "type": "text", "text": "look" }, { "type": "ref", "uri": "https://a.test/b" }]);
     let step = json!({ "goal": "think", "state": { "at": 3 }, "budget": { "tokens": 10 } });
-    for (id, invoke) in [
-        (1, json!({ "kind": "chat", "input": parts })),
-        (2, json!({ "kind": "step", "step": step })),
-    ] {
+    for (id, invoke) in
+        [(1, json!({ "kind": "chat", "input": parts })), (2, json!({ "kind": "step", "step": step }))]
+    {
         peer.send(INVOKE, id, &invoke).await;
         let exchange = relayed.function.next().await;
         assert_eq!(exchange.asked.body["payload"], invoke);
@@ -185,8 +184,7 @@ async fn functions_are_not_told_of_clients_unless_they_want_it() {
     let (mut peer, exchange) = relayed.asked("again").await;
     exchange.ndjson(&[end()]).await;
     peer.finish(1).await;
-    let events: Vec<String> =
-        relayed.function.all().iter().map(|asked| asked.event().to_owned()).collect();
+    let events: Vec<String> = relayed.function.all().iter().map(|asked| asked.event().to_owned()).collect();
     assert_eq!(events, ["invoke", "invoke"]);
 }
 

@@ -134,9 +134,10 @@ impl Function {
     pub(crate) async fn told(&self, event: &str, inv: Option<&str>) -> Asked {
         let until = Instant::now() + PATIENCE;
         loop {
-            let found = self.all().into_iter().find(|asked| {
-                asked.event() == event && inv.is_none_or(|inv| asked.inv() == inv)
-            });
+            let found = self
+                .all()
+                .into_iter()
+                .find(|asked| asked.event() == event && inv.is_none_or(|inv| asked.inv() == inv));
             if let Some(asked) = found {
                 return asked;
             }
@@ -162,7 +163,8 @@ impl Function {
 
     fn summary(&self) -> Vec<String> {
         let all = self.all().into_iter();
-        all.map(|asked| format!("{} {} {} {}", asked.path, asked.event(), asked.inv(), asked.attempt())).collect()
+        all.map(|asked| format!("{} {} {} {}", asked.path, asked.event(), asked.inv(), asked.attempt()))
+            .collect()
     }
 }
 
