@@ -26,8 +26,8 @@ pub struct Acolyte {
 pub struct Service {
     /// The name of the server and its version.
     pub server: String,
-    /// The default model.
-    pub model: String,
+    /// The default model; none for the name of the agent that serves the connection.
+    pub model: Option<String>,
     /// Providers of models, of those that the protocol knows.
     pub providers: Vec<String>,
     /// How each of them is paid.
@@ -87,7 +87,8 @@ impl Protocol for Acolyte {
         if let Some(version) = offered_version(&upgrade.request).filter(|version| *version != VERSION) {
             return Err(Refusal::Version(version.to_owned()));
         }
-        let (service, ledger) = (self.service.clone(), self.ledger.clone());
+        let (mut service, ledger) = (self.service.clone(), self.ledger.clone());
+        service.model.get_or_insert_with(|| upgrade.agent.to_string());
         let wire = match upgrade.request.path {
             STATUS => return Ok(Box::new(Exchange::new(Purpose::Status, service, ledger, upgrade))),
             SHUTDOWN => return Ok(Box::new(Exchange::new(Purpose::Shutdown, service, ledger, upgrade))),

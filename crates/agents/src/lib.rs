@@ -35,7 +35,7 @@ pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};
 pub use echo::{Echo, EchoConfig};
 pub use function::{Function, FunctionConfig, FunctionError, Grant, PushRefused, Relay, RelayKey};
 pub use mcp::{McpConfig, McpConfigError, McpServers, McpState, McpStatus};
-pub use openai::{OpenAi, OpenAiConfig, OpenAiError, Secret};
+pub use openai::{Approval, OpenAi, OpenAiConfig, OpenAiError, Secret};
 pub use script::{BuiltinStory, Script, ScriptConfig, Story, StoryError};
 pub use toolbox::WithTools;
 pub use turn::{Brief, PastCall, Resumption, ToolUse, Toolbox, Turn, TurnPort};

@@ -443,6 +443,7 @@ fn what_cannot_work_is_refused_at_once() {
     assert!(with(|config| config.base_url = "ftp://x".into()).unwrap_err().contains("http"));
     assert!(with(|config| config.base_url = "nonsense".into()).unwrap_err().contains("base_url"));
     assert!(with(|config| config.attempts = 0).unwrap_err().contains("attempts"));
+    assert!(with(|config| config.price_output = Some(-1.0)).unwrap_err().contains("`price_output`"));
     let error = with(|config| config.api_key = Some(Secret::new("a\nb"))).unwrap_err();
     assert!(error.contains("API key") && !error.contains("a\nb"));
 }

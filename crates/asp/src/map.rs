@@ -133,8 +133,8 @@ impl Options {
 
     /// What is remembered with the turn, so that it can be rendered again after a resume.
     ///
-    /// A function that answers it is told what the client can receive, too; a bare client, which has
-    /// agreed to nothing, leaves nothing behind.
+    /// A function that answers it is told what the client can receive, too, and how it writes; a bare
+    /// client that writes JSON leaves nothing behind.
     pub fn store(&self, features: Features, enc: Enc) -> Json {
         let mut stored = serde_json::Map::new();
         if !self.stream {
@@ -146,6 +146,8 @@ impl Options {
         let agreed: Vec<&str> = features.iter().map(Feature::name).collect();
         if !agreed.is_empty() {
             stored.insert("features".into(), json!(agreed));
+        }
+        if enc != Enc::Json {
             stored.insert("enc".into(), enc.name().into());
         }
         if stored.is_empty() { Json::Null } else { Json::Object(stored) }
@@ -302,7 +304,8 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
         Output::Text(text) if wants("text") || !viewer.options.stream => Rendered::Text(text),
         Output::Reasoning(text) if wants("reason") => Rendered::Reason(text),
         Output::Status(text) if viewer.options.stream => {
-            Rendered::Record(status(State::Running, None, Some(text.clone())))
+            let msg = Some(text.clone()).filter(|text| !text.is_empty());
+            Rendered::Record(status(State::Running, None, msg))
         }
         Output::Usage(counts) if wants("usage") => Rendered::Record(RecordBody::Usage(usage(counts))),
         Output::Checklist(checklist) if wants("data") => {

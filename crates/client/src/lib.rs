@@ -3,6 +3,7 @@
 //! * [`asp`]: the Agent Socket Protocol.
 //! * [`acolyte`]: Acolyte, over WebSocket and over HTTP.
 //! * [`aip`]: AIP, for devices and for those who have them do tasks.
+//! * [`function`]: agents as HTTP functions behind an ASP relay.
 //! * [`admin`]: the read-only HTTP API for operators.
 //!
 //! ```no_run
@@ -29,6 +30,7 @@ pub mod asp;
 mod backoff;
 mod endpoint;
 mod events;
+pub mod function;
 mod http;
 mod refused;
 mod socket;

@@ -266,6 +266,9 @@ impl Driver {
                 if let Reply::Authenticated(principal) = &reply {
                     self.caller.principal = principal.clone();
                 }
+                if let Reply::Attachment(view) = &reply {
+                    self.gateway.attached(&mut self.caller, &view.attachment);
+                }
                 self.input(Input::Done(request, reply));
             }
             Delivery::Rejected(request, reject) => {

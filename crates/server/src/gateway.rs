@@ -30,8 +30,12 @@ pub(crate) struct Caller {
     pub(crate) protocol: &'static str,
     /// Where it came to.
     pub(crate) path: String,
-    /// The agent that it was given, if its client did not name one.
-    pub(crate) assigned: Option<AgentId>,
+    /// The agent that serves it where it names no other.
+    pub(crate) agent: AgentId,
+    /// Whether it was given that agent, because its client did not name one.
+    pub(crate) assigned: bool,
+    /// The session in which it asked last for an attachment.
+    pub(crate) home: Option<SessionId>,
     /// The name under which the connection is enrolled.
     pub(crate) callsign: Option<Callsign>,
     /// What tells it from every other connection.
@@ -95,7 +99,11 @@ impl Gateway {
     pub(crate) fn submit(&self, caller: &mut Caller, request: RequestId, session: SessionId, mut op: Op) {
         if let Op::StartTurn(turn) = &mut op {
             self.route(caller, turn);
-            self.visit(caller, turn, &session);
+            if let (Some(agent), Some(attachment)) = (&turn.agent, &turn.origin.attachment) {
+                self.visit(caller, agent, attachment, &session);
+            }
+        } else if matches!(op, Op::OpenAttachment { .. } | Op::TakeOver { .. }) {
+            caller.home.get_or_insert_with(|| session.clone());
         }
         let port = &caller.port;
         let session = match self.admit(caller, session, &op) {
@@ -111,7 +119,8 @@ impl Gateway {
 
     /// Sends a request on to another agent, if the client has not named one and a route says so.
     fn route(&self, caller: &Caller, turn: &mut NewTurn) {
-        let chosen = turn.agent.is_some() && turn.agent != caller.assigned;
+        let given = caller.assigned && turn.agent.as_ref() == Some(&caller.agent);
+        let chosen = turn.agent.is_some() && !given;
         if chosen || turn.meta.is_null() {
             return;
         }
@@ -123,9 +132,16 @@ impl Gateway {
         }
     }
 
-    /// Takes note of a connection whose turn goes to a function, so that the function can reach it.
-    fn visit(&self, caller: &mut Caller, turn: &NewTurn, session: &SessionId) {
-        let (Some(agent), Some(attachment)) = (&turn.agent, &turn.origin.attachment) else { return };
+    /// An attachment is a connection's own from here on: it was opened, or taken over.
+    pub(crate) fn attached(&self, caller: &mut Caller, attachment: &AttachmentId) {
+        if let Some(session) = caller.home.clone() {
+            let agent = caller.agent.clone();
+            self.visit(caller, &agent, attachment, &session);
+        }
+    }
+
+    /// Takes note of a connection that a function serves, so that the function can reach it.
+    fn visit(&self, caller: &mut Caller, agent: &AgentId, attachment: &AttachmentId, session: &SessionId) {
         let environment = &self.sessions.environment;
         if caller.visits.as_ref() == Some(attachment) || !environment.host.is_remote(agent) {
             return;

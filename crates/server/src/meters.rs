@@ -138,6 +138,7 @@ pub(crate) fn turn_ended(agent: &AgentId, end: &TurnEnd) {
     counter!(names::TURNS_ENDED, "agent" => agent.clone(), "outcome" => outcome).increment(1);
     let measured = [
         (names::TURN_SECONDS, end.metrics.wall_ms),
+        (names::TURN_CPU_SECONDS, end.metrics.cpu_ms),
         (names::TURN_QUEUE_SECONDS, end.metrics.queue_ms),
         (names::TURN_FIRST_SECONDS, end.metrics.first_ms),
     ];

@@ -413,7 +413,7 @@ fn acolyte_service(config: &Config) -> Service {
     let openai: Vec<bool> = config.agents.values().filter_map(keyed).collect();
     Service {
         server: concat!("switchboard ", env!("CARGO_PKG_VERSION")).to_owned(),
-        model: config.acolyte.model.clone().unwrap_or_else(|| config.agent.clone()),
+        model: config.acolyte.model.clone(),
         providers: if openai.is_empty() { Vec::new() } else { vec!["openai".to_owned()] },
         provider_auth: if openai.contains(&true) { vec!["openai (api key)".to_owned()] } else { Vec::new() },
         deny_questions: config.acolyte.questions == Questions::Deny,

@@ -130,6 +130,7 @@ metric_names! {
     histogram TURN_QUEUE_SECONDS = "switchboard_turn_queue_seconds", "From acceptance to start of a turn, by `agent`.";
     histogram TURN_FIRST_SECONDS = "switchboard_turn_first_output_seconds", "From start to first output of a turn, by `agent`.";
     histogram TURN_SECONDS = "switchboard_turn_seconds", "From acceptance to end of a turn, by `agent`.";
+    histogram TURN_CPU_SECONDS = "switchboard_turn_cpu_seconds", "Processor time that the executor of a turn reports, by `agent`.";
     gauge READY = "switchboard_ready", "1 while the server takes connections, 0 while it starts or leaves.";
     gauge BUILD_INFO = "switchboard_build_info", "Always 1; the label `version` says what runs.";
 }

@@ -229,7 +229,8 @@ impl Door {
         let routed = || directory.routes.of_connection(whence).unwrap_or_else(|| directory.default.clone());
         let agent = opening.agent.clone().unwrap_or_else(routed);
         // What the client has not chosen itself may still depend on what it asks.
-        let assigned = opening.agent.is_none().then(|| agent.clone());
+        let assigned = opening.agent.is_none();
+        let serving = agent.clone();
         let path = request.target.clone();
         let upgrade = Upgrade {
             principal: identity.principal.clone(),
@@ -248,6 +249,7 @@ impl Door {
             connection,
             protocol,
             path,
+            agent: serving,
             assigned,
             frames,
             subprotocol,
@@ -268,6 +270,7 @@ impl Door {
             connection,
             protocol,
             path,
+            agent,
             assigned,
             frames,
             subprotocol: _,
@@ -297,7 +300,9 @@ impl Door {
             port,
             protocol,
             path,
+            agent,
             assigned,
+            home: None,
             callsign: None,
             number,
             visits: None,
@@ -369,7 +374,8 @@ struct Entered {
     connection: Box<dyn Connection>,
     protocol: &'static str,
     path: String,
-    assigned: Option<AgentId>,
+    agent: AgentId,
+    assigned: bool,
     frames: Option<Rate>,
     subprotocol: Option<Pii<String>>,
     identity: Identity,

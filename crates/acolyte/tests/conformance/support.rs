@@ -53,7 +53,7 @@ impl Talk {
     pub(crate) fn with(script: Script, limits: AcolyteLimits, settings: Settings) -> Self {
         let service = Service {
             server: "switchboard/test".into(),
-            model: "demo".into(),
+            model: Some("demo".into()),
             providers: vec!["openai".into()],
             provider_auth: vec!["openai (api key)".into()],
             deny_questions: true,

@@ -59,7 +59,7 @@ fn ac_024_and_025_a_call_is_announced_then_told_of_then_ended_once() {
 fn ac_025_calls_that_are_open_at_the_end_are_ended_before_it() {
     let script = hang()
         .on("ask", vec![Step::Ask { text: "?".into(), schema: None, timeout_ms: 60_000, give_up: true }]);
-    let service = Service { model: "demo".into(), ..Service::default() };
+    let service = Service { model: Some("demo".into()), ..Service::default() };
     let limits = AcolyteLimits { chat_s: 5, ..AcolyteLimits::default() };
     let mut talk = Talk::serving(script, limits, service, Settings::default());
     talk.start("rpc_1", "ask");
@@ -156,7 +156,7 @@ fn a_question_that_no_client_can_answer_is_turned_down_at_once() {
     assert_eq!(result["error"]["kind"], "sandbox_violation");
     assert!(reply_of(&heard, "rpc_1")["output"].as_str().unwrap().starts_with("E_SANDBOX_VIOLATION"));
     // Unless others may answer it.
-    let service = Service { model: "demo".into(), ..Service::default() };
+    let service = Service { model: Some("demo".into()), ..Service::default() };
     let mut talk = Talk::serving(script, AcolyteLimits::default(), service, Settings::default());
     talk.start("rpc_1", "ask");
     assert_eq!(about_tools(&talk.here()).len(), 2);

@@ -11,7 +11,7 @@ use switchboard_testkit::{Received, World};
 use crate::support::rpc;
 
 fn acolyte() -> Acolyte {
-    Acolyte::new(AcolyteLimits::default(), Service { model: "demo".into(), ..Service::default() })
+    Acolyte::new(AcolyteLimits::default(), Service { model: Some("demo".into()), ..Service::default() })
 }
 
 fn world() -> World {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, Url};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use switchboard_asp::message::Secret;
@@ -35,11 +35,9 @@ impl Endpoint {
     pub(super) fn new(config: &FunctionConfig) -> Result<Self, FunctionError> {
         config.check()?;
         let url = config.endpoint()?;
-        let mut builder = http::client(&url)
+        let patience = Duration::from_millis(config.connect_timeout_ms);
+        let mut builder = http::client(url.scheme(), patience)
             .map_err(|error| FunctionError::new("url", error.to_string()))?
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            // A signed body goes to the configured address only.
-            .redirect(redirect::Policy::none())
             .tcp_nodelay(true)
             .pool_idle_timeout(POOL_IDLE);
         if !config.allow_private {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
@@ -21,12 +21,12 @@ use rmcp::transport::streamable_http_client::{
     HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
     StreamableHttpError, StreamableHttpPostResponse,
 };
-use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
 
 use super::outcome;
 use super::stdio::MAX_MESSAGE_BYTES;
 use super::tap::Notices;
+use crate::http;
 use crate::openai::Secret;
 
 /// An HTTP client as the MCP library uses it.
@@ -66,23 +66,8 @@ pub(super) fn transport(
 }
 
 fn client(url: &str, connect_timeout: Duration) -> Result<Client, Box<dyn Error + Send + Sync>> {
-    let builder = Client::builder()
-        .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(connect_timeout)
-        .redirect(redirect::Policy::none())
-        .no_proxy();
-    let provider = rustls::crypto::ring::default_provider();
-    if url.starts_with("https:") {
-        // Somebody else may have chosen a provider already, which is as good.
-        let _ = provider.install_default();
-        return Ok(builder.build()?);
-    }
-    // Without TLS there is no need for certificates, which some small systems do not have.
-    let tls = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    Ok(builder.tls_backend_preconfigured(tls).build()?)
+    let scheme = if url.starts_with("https:") { "https" } else { "http" };
+    Ok(http::client(scheme, connect_timeout)?.build()?)
 }
 
 impl StreamableHttpClient for Http {

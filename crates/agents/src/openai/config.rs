@@ -23,11 +23,21 @@ pub struct OpenAiConfig {
     /// An HTTP proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// What the model is told first.
+    /// What the model is told first. Holds what it knows about the turn where it says
+    /// `{{session}}`, `{{agent}}`, `{{principal}}`, `{{protocol}}`, `{{device}}`, `{{workspace}}`,
+    /// `{{date}}` (the day in UTC) or `{{meta.<key>}}` (a field of the client's own data); what is
+    /// not known is empty, and any other name stays as it is. Values are never searched for names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// How many earlier messages the model is shown.
     pub history: usize,
+    /// How many tokens the earlier messages and the request may have together: the newest messages
+    /// that fit are shown, and the request always is. Tokens are estimated: one for four bytes of
+    /// ASCII or two of anything else, four for each message, a thousand for an image. Where
+    /// messages are left out, what is shown begins with a question rather than an answer, unless
+    /// no question fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_tokens: Option<u64>,
     /// How freely the model chooses its words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
@@ -36,6 +46,20 @@ pub struct OpenAiConfig {
     pub max_tokens: Option<u64>,
     /// Whether to ask for token counts; a few endpoints refuse the question.
     pub include_usage: bool,
+    /// What a million tokens of input cost. Where a price is given, the usage of a turn holds
+    /// `cost_micros`: what it cost, in millionths of the unit of the prices, rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_input: Option<f64>,
+    /// What a million tokens of input cost that the endpoint had cached; as much as any other
+    /// unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_cached_input: Option<f64>,
+    /// What a million tokens of output cost, reasoning included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_output: Option<f64>,
+    /// Whether a text that begins with `<think>` is reasoning up to `</think>`, as some endpoints
+    /// send it.
+    pub think_tags: bool,
     /// Further fields of the request, as the endpoint knows them.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
@@ -45,6 +69,15 @@ pub struct OpenAiConfig {
     pub tool_rounds: u32,
     /// How long a tool may take, in milliseconds.
     pub tool_timeout_ms: u64,
+    /// How many bytes of a tool's result the model is shown; the rest is cut off, with a note.
+    pub tool_result_bytes: usize,
+    /// Whether the tools that one answer asks for run at the same time. If not, they run one after
+    /// another, and the endpoint is told so.
+    pub parallel_tool_calls: bool,
+    /// Which uses of tools a person has to approve first.
+    pub approve: Approval,
+    /// How long that person may take, in milliseconds; then the answer is no.
+    pub approval_timeout_ms: u64,
     /// How long a connection may take, in milliseconds.
     pub connect_timeout_ms: u64,
     /// How long the model may take to begin its answer, in milliseconds.
@@ -71,13 +104,22 @@ impl Default for OpenAiConfig {
             proxy: None,
             system: None,
             history: 50,
+            history_tokens: None,
             temperature: None,
             max_tokens: None,
             include_usage: true,
+            price_input: None,
+            price_cached_input: None,
+            price_output: None,
+            think_tags: false,
             extra: Map::new(),
             tools: true,
             tool_rounds: 8,
             tool_timeout_ms: 60_000,
+            tool_result_bytes: 64 << 10,
+            parallel_tool_calls: true,
+            approve: Approval::default(),
+            approval_timeout_ms: 300_000,
             connect_timeout_ms: 10_000,
             first_token_timeout_ms: 60_000,
             idle_timeout_ms: 30_000,
@@ -97,6 +139,21 @@ impl OpenAiConfig {
         let longest = doubled.min(self.max_backoff_ms);
         Duration::from_millis(longest - longest / 4 * u64::from(spread) / 255)
     }
+}
+
+/// Which uses of tools a person has to approve before they happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Approval {
+    /// Those of tools that are marked as destructive, or as in need of confirmation. A device that
+    /// a turn is for was handed over together with the task, so that only the latter mark counts
+    /// for its tools.
+    #[default]
+    Destructive,
+    /// All of them.
+    Always,
+    /// None.
+    Never,
 }
 
 /// Something that must not be seen: usable, but redacted wherever it is formatted.

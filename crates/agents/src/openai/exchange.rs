@@ -3,27 +3,18 @@
 use std::time::Duration;
 
 use reqwest::Response;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use switchboard_core::model::{Failure, FailureKind, Finish, Output};
+use switchboard_core::model::{Failure, FailureKind};
 use tokio::time::{sleep, timeout};
 
 use super::OpenAi;
-use super::sse::{MAX_EVENT_BYTES, SseParser};
-use super::wire::{self, Calls, Choice, Chunk, Counts, Delta};
+use super::answer::{Answer, Progress};
+use super::source::{Broken, More, Source};
+use super::wire::Chunk;
 use crate::agent::AgentError;
-use crate::chunk;
 use crate::turn::Turn;
-
-/// What the model said to one question.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) text: String,
-    pub(super) calls: Vec<wire::Call>,
-    pub(super) finish: Finish,
-    pub(super) counts: Option<Counts>,
-}
 
 /// Why an attempt brought no answer.
 enum Trouble {
@@ -31,6 +22,17 @@ enum Trouble {
     Again { failure: Failure, after: Option<Duration> },
     /// It is over.
     Final(AgentError),
+}
+
+impl Trouble {
+    /// Something that may pass, unless a part of the answer was passed on already.
+    fn new(problem: String, begun: bool) -> Self {
+        if begun {
+            unavailable(problem).into()
+        } else {
+            Self::Again { failure: failure(problem), after: None }
+        }
+    }
 }
 
 impl From<AgentError> for Trouble {
@@ -82,42 +84,44 @@ impl OpenAi {
             return Err(self.refused(turn, response).await);
         }
         let mut source = Source::new(response);
-        let mut state = State::default();
+        let mut progress = Progress::new(self.config.think_tags);
         let mut events = Vec::new();
         let idle = Duration::from_millis(self.config.idle_timeout_ms);
         loop {
             let more = tokio::select! {
                 more = source.read(&mut events) => more,
-                () = &mut first_token, if !state.begun => return Err(self.late()),
-                () = sleep(idle), if state.begun => Err(Broken::Silent),
+                () = &mut first_token, if !progress.begun() => return Err(self.late()),
+                () = sleep(idle), if progress.begun() => Err(Broken::Silent),
                 () = turn.interrupted() => return Err(AgentError::Over.into()),
             };
             for data in events.drain(..) {
                 if data.trim() == "[DONE]" {
                     source.drain().await;
-                    return Ok(state.finish());
+                    return Ok(progress.finish(turn).await?);
                 }
-                let chunk = serde_json::from_str(&data).map_err(|error| malformed(&error))?;
-                state.take(turn, chunk).await?;
+                let mut chunk: Chunk = serde_json::from_str(&data).map_err(|error| malformed(&error))?;
+                if let Some(error) = chunk.error.take().filter(|error| !error.is_null()) {
+                    return Err(self.reported(&error, progress.begun()));
+                }
+                progress.take(turn, chunk).await?;
             }
-            match more {
-                Ok(More::Yes) => {}
+            let problem = match more {
+                Ok(More::Yes) => continue,
                 // Only what follows the answer is missing.
-                _ if state.reason.is_some() => return Ok(state.finish()),
-                Ok(More::No) => return Err(state.cut("the model's answer was cut off")),
-                Err(Broken::Silent) => {
-                    return Err(state.cut(&format!("the model fell silent for {} ms", idle.as_millis())));
-                }
+                _ if progress.is_whole() => return Ok(progress.finish(turn).await?),
+                Ok(More::No) => "the model's answer was cut off".to_owned(),
+                Err(Broken::Silent) => format!("the model fell silent for {} ms", idle.as_millis()),
                 Err(Broken::Transport(error)) if error.is_timeout() => {
                     let limit = self.config.request_timeout_ms;
                     return Err(unavailable(format!("the model took longer than {limit} ms")).into());
                 }
-                Err(Broken::Transport(_)) => return Err(state.cut("the connection to the model was lost")),
+                Err(Broken::Transport(_)) => "the connection to the model was lost".to_owned(),
                 Err(Broken::Format(problem)) => {
                     let message = format!("the model's answer cannot be read: {problem}");
                     return Err(AgentError::failed(FailureKind::Execution, message).into());
                 }
-            }
+            };
+            return Err(Trouble::new(problem, progress.begun()));
         }
     }
 
@@ -165,162 +169,32 @@ impl OpenAi {
         }
     }
 
-    /// What the endpoint says about an error, short and without the key.
+    /// Makes sense of an error in the middle of an answer.
+    fn reported(&self, error: &Value, begun: bool) -> Trouble {
+        let said = error.get("message").and_then(Value::as_str).or(error.as_str());
+        let message =
+            format!("the model reported an error: {}", self.short(said.unwrap_or("no reason given")));
+        match error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64) {
+            Some(408 | 429 | 500..=599) => Trouble::new(message, begun),
+            _ => unavailable(message).into(),
+        }
+    }
+
+    /// What the endpoint says about a refusal.
     fn detail(&self, body: &str) -> String {
         let value: Value = serde_json::from_str(body).unwrap_or_default();
         let said =
             value.pointer("/error/message").or_else(|| value.get("message")).or_else(|| value.get("error"));
-        let Some(said) = said.and_then(Value::as_str) else { return String::new() };
+        said.and_then(Value::as_str).map(|said| format!(": {}", self.short(said))).unwrap_or_default()
+    }
+
+    /// The endpoint's words, few and without the key.
+    fn short(&self, said: &str) -> String {
         let said = match &self.config.api_key {
             Some(key) if !key.reveal().is_empty() => said.replace(key.reveal(), "[redacted]"),
             _ => said.to_owned(),
         };
-        format!(": {}", said.chars().take(MAX_DETAIL_CHARS).collect::<String>())
-    }
-}
-
-/// The answer as far as it has come.
-#[derive(Default)]
-struct State {
-    /// Something of it was passed on, so that there is no second attempt.
-    begun: bool,
-    text: String,
-    refused: bool,
-    calls: Calls,
-    reason: Option<String>,
-    counts: Option<Counts>,
-}
-
-impl State {
-    async fn take(&mut self, turn: &mut Turn, chunk: Chunk) -> Result<(), Trouble> {
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            let said =
-                error.get("message").and_then(Value::as_str).or(error.as_str()).unwrap_or("no reason given");
-            let said: String = said.chars().take(MAX_DETAIL_CHARS).collect();
-            return Err(unavailable(format!("the model reported an error: {said}")).into());
-        }
-        if chunk.usage.is_some() {
-            self.counts = chunk.usage;
-        }
-        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            self.take_choice(turn, choice).await?;
-        }
-        Ok(())
-    }
-
-    async fn take_choice(&mut self, turn: &mut Turn, choice: Choice) -> Result<(), Trouble> {
-        let Delta { content, reasoning_content, reasoning, refusal, tool_calls } =
-            choice.delta.or(choice.message).unwrap_or_default();
-        if let Some(reasoning) = reasoning_content.or(reasoning) {
-            self.say(turn, &reasoning, Output::Reasoning).await?;
-        }
-        if let Some(text) = content {
-            self.say(turn, &text, Output::Text).await?;
-            self.text.push_str(&text);
-        }
-        if let Some(text) = refusal.filter(|text| !text.is_empty()) {
-            self.say(turn, &text, Output::Text).await?;
-            self.text.push_str(&text);
-            self.refused = true;
-        }
-        for fragment in tool_calls.unwrap_or_default() {
-            self.begun = true;
-            if !self.calls.take(fragment) {
-                let message = "the model asked for more or larger tool calls than are taken";
-                return Err(AgentError::failed(FailureKind::Execution, message).into());
-            }
-        }
-        if choice.finish_reason.is_some() {
-            self.reason = choice.finish_reason;
-        }
-        Ok(())
-    }
-
-    async fn say(
-        &mut self,
-        turn: &mut Turn,
-        text: &str,
-        output: fn(String) -> Output,
-    ) -> Result<(), AgentError> {
-        for piece in chunk::Chunk::Whole.split(text) {
-            self.begun = true;
-            turn.emit(output(piece.to_owned())).await?;
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Answer {
-        let finish = if self.refused { Finish::Filtered } else { wire::finish(self.reason.as_deref()) };
-        Answer { text: self.text, calls: self.calls.finish(), finish, counts: self.counts }
-    }
-
-    /// The stream is over, and the answer is not.
-    fn cut(&self, message: &str) -> Trouble {
-        if self.begun {
-            unavailable(message).into()
-        } else {
-            Trouble::Again { failure: failure(message), after: None }
-        }
-    }
-}
-
-/// The body of a response: a stream of events, or one whole answer from an endpoint that does not
-/// stream.
-struct Source {
-    response: Response,
-    events: Option<SseParser>,
-    whole: Vec<u8>,
-}
-
-enum More {
-    Yes,
-    No,
-}
-
-enum Broken {
-    Silent,
-    Transport(reqwest::Error),
-    Format(String),
-}
-
-impl Source {
-    fn new(response: Response) -> Self {
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let whole = kind.is_some_and(|kind| kind.starts_with("application/json"));
-        Self { response, events: (!whole).then(SseParser::default), whole: Vec::new() }
-    }
-
-    /// Waits for more, and adds the events that it completes. Nothing is lost when it is dropped.
-    async fn read(&mut self, events: &mut Vec<String>) -> Result<More, Broken> {
-        let bytes = self.response.chunk().await.map_err(Broken::Transport)?;
-        let broken = |problem: &dyn ToString| Broken::Format(problem.to_string());
-        match (&mut self.events, bytes) {
-            (Some(parser), Some(bytes)) => {
-                parser.feed(&bytes, events).map_err(|error| broken(&error))?;
-                Ok(More::Yes)
-            }
-            (Some(parser), None) => {
-                parser.finish(events).map_err(|error| broken(&error))?;
-                Ok(More::No)
-            }
-            (None, Some(bytes)) if self.whole.len() + bytes.len() > MAX_EVENT_BYTES => {
-                Err(broken(&"it is too long"))
-            }
-            (None, Some(bytes)) => {
-                self.whole.extend_from_slice(&bytes);
-                Ok(More::Yes)
-            }
-            (None, None) => {
-                let whole = String::from_utf8(std::mem::take(&mut self.whole));
-                events.push(whole.map_err(|_| broken(&"it is not UTF-8"))?);
-                Ok(More::No)
-            }
-        }
-    }
-
-    /// Reads the little that follows the answer, so that the connection can be used again.
-    async fn drain(mut self) {
-        let _ = timeout(DRAIN_TIME, async { while let Ok(Some(_)) = self.response.chunk().await {} }).await;
+        said.chars().take(MAX_DETAIL_CHARS).collect()
     }
 }
 
@@ -373,5 +247,3 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const MAX_DETAIL_CHARS: usize = 300;
 /// How long an error may take.
 const ERROR_TIME: Duration = Duration::from_secs(5);
-/// How long the end of a stream may take.
-const DRAIN_TIME: Duration = Duration::from_millis(100);

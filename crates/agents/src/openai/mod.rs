@@ -1,32 +1,38 @@
 //! An agent behind any endpoint that is compatible with OpenAI's chat completions.
 
+mod answer;
+mod approval;
+mod catalogue;
 mod config;
+mod cost;
 mod exchange;
 mod prompt;
+mod source;
 mod sse;
+mod system;
+mod think;
+mod tools;
+mod window;
 mod wire;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::{Client, Proxy, Url, redirect};
-use rustls::{ClientConfig, RootCertStore};
+use reqwest::{Client, Proxy, Url};
 use serde_json::{Map, Value, json};
-use switchboard_core::model::{
-    CallEnd, FailureKind, Finish, Output, TurnEnd, TurnOutcome, TurnRequest, Usage,
-};
-use switchboard_core::wide;
+use switchboard_core::model::{FailureKind, Finish, Output, TurnEnd, TurnOutcome, TurnRequest, Usage};
 
 use crate::agent::{Agent, AgentError};
+use crate::http;
 use crate::turn::Turn;
-use exchange::Answer;
-use prompt::Catalogue;
+use answer::Answer;
+use catalogue::Catalogue;
 
-pub use config::{OpenAiConfig, Secret};
+pub use config::{Approval, OpenAiConfig, Secret};
 
 /// Asks a model. Answers and reasoning are streamed; the tools of the session are offered to the
-/// model, and whoever offers them executes what it asks for.
+/// model, and whoever offers them executes what it asks for, after a person has approved it where
+/// that is needed. Token counts, and what they cost, are told as they grow.
 #[derive(Debug)]
 pub struct OpenAi {
     config: OpenAiConfig,
@@ -58,30 +64,30 @@ impl OpenAi {
         if config.attempts == 0 {
             return Err(invalid("`attempts` has to be at least 1"));
         }
+        let prices = [
+            ("price_input", config.price_input),
+            ("price_cached_input", config.price_cached_input),
+            ("price_output", config.price_output),
+        ];
+        if let Some((name, problem)) =
+            prices.iter().find_map(|(name, price)| Some((name, cost::problem((*price)?)?)))
+        {
+            return Err(invalid(&format!("`{name}` {problem}")));
+        }
         if config.api_key.as_ref().is_some_and(|key| !key.reveal().bytes().all(|b| b.is_ascii_graphic())) {
             return Err(invalid("the API key holds characters that no key can have"));
         }
         let url = Url::parse(&format!("{}/chat/completions", config.base_url.trim_end_matches('/')))
             .map_err(|error| OpenAiError::Config(format!("`base_url`: {error}")))?;
-        let mut builder = Client::builder()
-            .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            .redirect(redirect::Policy::none())
-            .no_proxy();
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(invalid("`base_url` has to begin with http:// or https://"));
+        }
+        let patience = Duration::from_millis(config.connect_timeout_ms);
+        let mut builder =
+            http::client(url.scheme(), patience).map_err(|error| OpenAiError::Config(error.to_string()))?;
         if let Some(proxy) = &config.proxy {
             builder = builder.proxy(Proxy::all(proxy)?);
         }
-        let provider = rustls::crypto::ring::default_provider();
-        builder = match url.scheme() {
-            // Somebody else may have chosen a provider already, which is as good.
-            "https" => {
-                let _ = provider.install_default();
-                builder
-            }
-            // Without TLS there is no need for certificates, which some small systems do not have.
-            "http" => builder.tls_backend_preconfigured(no_tls(provider)?),
-            _ => return Err(invalid("`base_url` has to begin with http:// or https://")),
-        };
         Ok(Self { client: builder.build()?, config, url })
     }
 
@@ -105,68 +111,59 @@ impl OpenAi {
         }
         if let Some(tools) = catalogue.definitions() {
             body.insert("tools".into(), tools);
+            // Said only where it is needed: some endpoints do not know the word.
+            if !self.config.parallel_tool_calls {
+                body.insert("parallel_tool_calls".into(), json!(false));
+            }
         }
         body.extend(self.config.extra.clone());
         Value::Object(body)
     }
 
-    /// Has a tool run, and says what came of it in words for the model.
-    async fn use_tool(
-        &self,
-        turn: &mut Turn,
-        catalogue: &Catalogue,
-        call: &wire::Call,
-    ) -> Result<String, AgentError> {
-        let Some(name) = catalogue.find(&call.name) else {
-            return Ok(format!("error: there is no tool called {}", call.name));
-        };
-        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let args: Value = match serde_json::from_str(arguments) {
-            Ok(args @ Value::Object(_)) => args,
-            Ok(_) => return Ok("error: the arguments are not a JSON object".into()),
-            Err(error) => return Ok(format!("error: the arguments are not valid JSON: {error}")),
-        };
-        let timeout = Duration::from_millis(self.config.tool_timeout_ms);
-        match turn.call(name, args, timeout).await {
-            Ok(CallEnd::Done { output: Value::String(text), .. }) => Ok(text),
-            Ok(CallEnd::Done { output, .. }) => Ok(wide::restore(output.to_string())),
-            Ok(CallEnd::Failed(error)) => Ok(format!("error: {}: {}", error.name, error.message)),
-            Ok(CallEnd::TimedOut) => Ok("error: the tool did not answer in time".into()),
-            Ok(CallEnd::Cancelled) => Err(AgentError::Over),
-            // The model can do better, or without.
-            Err(AgentError::Failed(failure))
-                if matches!(failure.kind, FailureKind::ToolNotFound | FailureKind::InvalidArgs) =>
-            {
-                Ok(format!("error: {}", failure.message))
-            }
-            Err(error) => Err(error),
+    /// The messages that begin the exchange with the model.
+    async fn messages(&self, turn: &Turn) -> Vec<Value> {
+        let brief = turn.brief();
+        let told = brief.recall.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let limit = self.config.history.min(told);
+        let mut history = turn.history(limit).await;
+        let more = history.len() >= limit;
+        history.retain(|row| row.turn != brief.turn);
+        let shown = window::newest(&history, more, &brief.request, self.config.history_tokens);
+        let system = self.config.system.as_deref().map(|system| system::fill(system, brief, turn.now()));
+        prompt::messages(system, brief.device.as_ref(), shown, &brief.request)
+    }
+
+    async fn count(&self, turn: &mut Turn, answer: &Answer, usage: &mut Usage) -> Result<(), AgentError> {
+        let Some(counts) = &answer.counts else { return Ok(()) };
+        counts.add_to(usage);
+        if let Some(cost) = cost::cost(&self.config, usage) {
+            usage.0.insert(wire::COST.to_owned(), cost);
         }
+        turn.emit(Output::Usage(usage.clone())).await
     }
 }
 
 #[async_trait]
 impl Agent for OpenAi {
+    fn kind(&self) -> &'static str {
+        "openai"
+    }
+
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let request = turn.request().clone();
         if let TurnRequest::Tool { name, .. } = &request {
             return Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")));
         }
         let device = turn.brief().device.clone();
-        let mut history = turn.history(self.config.history).await;
-        history.retain(|row| row.turn != turn.brief().turn);
-        let mut messages =
-            prompt::messages(self.config.system.as_deref(), device.as_ref(), &history, &request);
+        let mut messages = self.messages(turn).await;
         let mut usage = Usage::default();
         let mut said = false;
         for round in 0..=self.config.tool_rounds {
             let tools = if self.config.tools { turn.tools().await } else { Vec::new() };
-            let catalogue = Catalogue::new(&tools, device.as_ref());
+            let catalogue = Catalogue::new(&tools, device.as_ref(), |name| turn.executes(name));
             let answer = self.ask(turn, &self.body(&messages, &catalogue, &request)).await?;
             said |= !answer.text.is_empty();
-            if let Some(counts) = &answer.counts {
-                counts.add_to(&mut usage);
-                turn.emit(Output::Usage(usage.clone())).await?;
-            }
+            self.count(turn, &answer, &mut usage).await?;
             if answer.calls.is_empty() || answer.finish != Finish::Complete {
                 return Ok(end(&request, &answer, said, usage));
             }
@@ -174,8 +171,8 @@ impl Agent for OpenAi {
                 break;
             }
             messages.push(assistant(&answer));
-            for call in &answer.calls {
-                let content = self.use_tool(turn, &catalogue, call).await?;
+            let results = self.use_tools(turn, &catalogue, &answer.calls).await?;
+            for (call, content) in answer.calls.iter().zip(results) {
                 messages.push(json!({ "role": "tool", "tool_call_id": call.id, "content": content }));
             }
         }
@@ -210,11 +207,4 @@ fn end(request: &TurnRequest, answer: &Answer, said: bool, usage: Usage) -> Turn
 fn state(text: &str) -> Value {
     let plain = text.trim().trim_start_matches("```json").trim_start_matches("```").trim_end_matches("```");
     serde_json::from_str(plain).unwrap_or_else(|_| json!({ "text": text }))
-}
-
-fn no_tls(provider: rustls::crypto::CryptoProvider) -> Result<ClientConfig, OpenAiError> {
-    let versions = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| OpenAiError::Config(error.to_string()))?;
-    Ok(versions.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }

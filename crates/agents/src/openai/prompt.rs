@@ -1,25 +1,21 @@
-//! What the model is told: messages, and the tools it may use.
-
-use std::collections::BTreeMap;
+//! What the model is told.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use switchboard_core::model::{Author, Executor, Part, Tool, TurnRequest};
-use switchboard_core::{Callsign, MessageRow, ToolName};
-
-use crate::names::free_name;
+use switchboard_core::model::{Author, Part, TurnRequest};
+use switchboard_core::{Callsign, MessageRow};
 
 /// The messages that lead to the request, and the request itself.
 pub(super) fn messages(
-    system: Option<&str>,
+    system: Option<String>,
     device: Option<&Callsign>,
     history: &[MessageRow],
     request: &TurnRequest,
 ) -> Vec<Value> {
     let mut messages = Vec::with_capacity(history.len() + 2);
     // Some models take no more than one message of this kind.
-    let hints = [system.map(str::to_owned), device.map(device_hint)];
+    let hints = [system, device.map(device_hint)];
     let hints: Vec<String> = hints.into_iter().flatten().collect();
     if !hints.is_empty() {
         messages.push(json!({ "role": "system", "content": hints.join("\n\n") }));
@@ -77,7 +73,7 @@ fn content(parts: &[Part]) -> Value {
 }
 
 /// The parts as text; what is none is at least mentioned.
-fn flat(parts: &[Part]) -> String {
+pub(super) fn flat(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.clone(),
         Part::Data { mime, data } => match str::from_utf8(data) {
@@ -89,98 +85,9 @@ fn flat(parts: &[Part]) -> String {
     texts.collect()
 }
 
-/// Tools under names that the API takes.
-#[derive(Debug, Default)]
-pub(super) struct Catalogue {
-    names: BTreeMap<String, ToolName>,
-    definitions: Vec<Value>,
-}
-
-impl Catalogue {
-    /// The tools that somebody else than the agent executes; of devices, only the one that the turn
-    /// is for.
-    pub(super) fn new(tools: &[Tool], device: Option<&Callsign>) -> Self {
-        let offered = |tool: &&Tool| match &tool.executor {
-            Executor::Agent => false,
-            Executor::Device(owner) => device == Some(owner),
-            Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => true,
-        };
-        let mut catalogue = Self::default();
-        for tool in tools.iter().filter(offered) {
-            let name = free_name(tool.name.as_str(), |name| catalogue.names.contains_key(name));
-            let mut function = json!({ "name": name, "parameters": parameters(&tool.input_schema) });
-            if !tool.description.is_empty() {
-                function["description"] = json!(tool.description);
-            }
-            catalogue.definitions.push(json!({ "type": "function", "function": function }));
-            catalogue.names.insert(name, tool.name.clone());
-        }
-        catalogue
-    }
-
-    /// The definitions for the request; none if there are no tools.
-    pub(super) fn definitions(&self) -> Option<Value> {
-        (!self.definitions.is_empty()).then(|| Value::Array(self.definitions.clone()))
-    }
-
-    /// The tool that the model means.
-    pub(super) fn find(&self, name: &str) -> Option<&ToolName> {
-        self.names.get(name)
-    }
-}
-
-/// The API wants an object schema; anything else is described as one without known fields.
-fn parameters(schema: &Value) -> Value {
-    match schema.get("type") {
-        Some(Value::String(kind)) if kind == "object" => schema.clone(),
-        _ => json!({ "type": "object" }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use switchboard_core::model::ToolAnnotations;
-
     use super::*;
-
-    fn tool(name: &str, executor: Executor) -> Tool {
-        Tool {
-            name: ToolName::from(name),
-            description: String::new(),
-            input_schema: json!({ "type": "object", "properties": {} }),
-            output_schema: None,
-            annotations: ToolAnnotations::default(),
-            version: None,
-            executor,
-            options: Value::Null,
-        }
-    }
-
-    #[test]
-    fn names_are_made_to_fit_and_found_again() {
-        let long = "x".repeat(80);
-        let tools: Vec<Tool> = ["fs.read", "fs/read", "wetter-für", long.as_str(), &format!("{long}y"), ""]
-            .iter()
-            .map(|name| tool(name, Executor::Anyone))
-            .collect();
-        let catalogue = Catalogue::new(&tools, None);
-        let names: Vec<&String> = catalogue.names.keys().collect();
-        assert_eq!(names.len(), 6);
-        let fits = |name: &&String| {
-            (1..=64).contains(&name.len())
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        };
-        assert!(names.iter().all(fits), "{names:?}");
-        assert_eq!(catalogue.find("fs_read").unwrap().as_str(), "fs.read");
-        assert_eq!(catalogue.find("fs_read_2").unwrap().as_str(), "fs/read");
-        assert!(catalogue.find("fs.read").is_none());
-    }
-
-    #[test]
-    fn tools_of_the_agent_itself_are_not_offered() {
-        let catalogue = Catalogue::new(&[tool("own", Executor::Agent)], None);
-        assert!(catalogue.definitions().is_none());
-    }
 
     #[test]
     fn images_travel_as_data_and_other_parts_as_text() {

@@ -1,7 +1,5 @@
 //! What a chat completions endpoint sends, as far as it is read here.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::Value;
 use switchboard_core::model::{Finish, Usage};
@@ -10,7 +8,7 @@ use switchboard_core::model::{Finish, Usage};
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Chunk {
     #[serde(default)]
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Option<Vec<Choice>>,
     #[serde(default)]
     pub(super) usage: Option<Counts>,
     #[serde(default)]
@@ -35,13 +33,43 @@ pub(super) struct Delta {
     #[serde(default)]
     pub(super) content: Option<String>,
     #[serde(default)]
-    pub(super) reasoning_content: Option<String>,
+    reasoning_content: Option<String>,
     #[serde(default)]
-    pub(super) reasoning: Option<String>,
+    reasoning: Option<String>,
+    #[serde(default)]
+    reasoning_details: Option<Vec<ReasoningDetail>>,
     #[serde(default)]
     pub(super) refusal: Option<String>,
     #[serde(default)]
     pub(super) tool_calls: Option<Vec<CallDelta>>,
+}
+
+/// Reasoning that is told apart by kind; some of it is not for people.
+#[derive(Debug, Deserialize)]
+struct ReasoningDetail {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    summary: Option<String>,
+}
+
+impl Delta {
+    /// The reasoning, which some endpoints send in several fields at once.
+    pub(super) fn take_reasoning(&mut self) -> String {
+        let plain = [self.reasoning_content.take(), self.reasoning.take()];
+        let plain = plain.into_iter().flatten().find(|text| !text.is_empty());
+        let details = self.reasoning_details.take();
+        plain.unwrap_or_else(|| {
+            let readable = details.into_iter().flatten().filter_map(|detail| match detail.kind.as_deref() {
+                Some("reasoning.text") => detail.text,
+                Some("reasoning.summary") => detail.summary,
+                _ => None,
+            });
+            readable.collect()
+        })
+    }
 }
 
 /// A fragment of a tool call.
@@ -89,10 +117,10 @@ impl Counts {
         let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
         let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let counts = [
-            ("input_tokens", self.prompt_tokens),
-            ("output_tokens", self.completion_tokens),
-            ("cached_tokens", cached),
-            ("reasoning_tokens", reasoning),
+            (INPUT, self.prompt_tokens),
+            (OUTPUT, self.completion_tokens),
+            (CACHED, cached),
+            (REASONING, reasoning),
         ];
         for (name, count) in counts {
             if let Some(count) = count {
@@ -113,47 +141,58 @@ pub(super) struct Call {
 
 /// Puts the fragments of tool calls together.
 #[derive(Debug, Default)]
-pub(super) struct Calls(BTreeMap<u64, Call>);
+pub(super) struct Calls(Vec<(u64, Call)>);
 
 impl Calls {
     /// Takes one fragment; false if there is too much of it.
     pub(super) fn take(&mut self, fragment: CallDelta) -> bool {
-        let last = self.0.last_key_value().map(|(index, call)| (*index, call.id.clone()));
-        let index = match (fragment.index, &fragment.id, last) {
-            (Some(index), _, _) => index,
-            // Endpoints that do not number their calls begin each with its id.
-            (None, Some(id), Some((last, known))) if !id.is_empty() && *id != known => last.saturating_add(1),
-            (None, _, Some((last, _))) => last,
-            (None, _, None) => 0,
+        let id = fragment.id.filter(|id| !id.is_empty());
+        let (name, arguments) = fragment.function.map_or((None, None), |call| (call.name, call.arguments));
+        let name = name.filter(|name| !name.is_empty());
+        let known = match fragment.index {
+            Some(index) => self.0.iter().rposition(|(other, _)| *other == index),
+            None => self.0.len().checked_sub(1),
         };
-        let call = self.0.entry(index).or_default();
-        if let Some(id) = fragment.id.filter(|id| !id.is_empty()) {
+        // Some endpoints do not number their calls, or give all of them the same number. Such a call
+        // begins with an id of its own, and, where there are numbers, with its name.
+        let another = |call: &Call| {
+            !call.id.is_empty()
+                && id.as_ref().is_some_and(|id| *id != call.id)
+                && (fragment.index.is_none() || name.is_some())
+        };
+        let place = match known.filter(|place| self.0.get(*place).is_some_and(|(_, call)| !another(call))) {
+            Some(place) => place,
+            None => {
+                let next = || self.0.iter().map(|(index, _)| index.saturating_add(1)).max();
+                let index = fragment.index.or_else(next).unwrap_or_default();
+                self.0.push((index, Call::default()));
+                self.0.len() - 1
+            }
+        };
+        let count = self.0.len();
+        let Some((_, call)) = self.0.get_mut(place) else { return false };
+        if let Some(id) = id {
             call.id = id;
         }
-        if let Some(function) = fragment.function {
-            // Most send the name whole and once; some repeat it with every fragment.
-            if let Some(name) = function.name.filter(|name| !name.is_empty() && *name != call.name) {
-                call.name.push_str(&name);
-            }
-            call.arguments.push_str(function.arguments.as_deref().unwrap_or_default());
+        // Most send the name whole and once; some repeat it with every fragment.
+        if let Some(name) = name.filter(|name| *name != call.name) {
+            call.name.push_str(&name);
         }
-        self.0.len() <= MAX_CALLS && call_size(&self.0, index) <= MAX_ARGUMENTS_BYTES
+        call.arguments.push_str(arguments.as_deref().unwrap_or_default());
+        count <= MAX_CALLS && call.arguments.len() + call.name.len() <= MAX_ARGUMENTS_BYTES
     }
 
     /// The calls in the order of their numbers, each with an id.
-    pub(super) fn finish(self) -> Vec<Call> {
-        let named = |(index, mut call): (u64, Call)| {
+    pub(super) fn finish(mut self) -> Vec<Call> {
+        self.0.sort_by_key(|(index, _)| *index);
+        let named = |(place, (_, mut call)): (usize, (u64, Call))| {
             if call.id.is_empty() {
-                call.id = format!("call_{index}");
+                call.id = format!("call_{place}");
             }
             call
         };
-        self.0.into_iter().map(named).collect()
+        self.0.into_iter().enumerate().map(named).collect()
     }
-}
-
-fn call_size(calls: &BTreeMap<u64, Call>, index: u64) -> usize {
-    calls.get(&index).map_or(0, |call| call.arguments.len() + call.name.len())
 }
 
 /// How an answer ended.
@@ -165,6 +204,12 @@ pub(super) fn finish(reason: Option<&str>) -> Finish {
     }
 }
 
+/// Names of counts.
+pub(super) const INPUT: &str = "input_tokens";
+pub(super) const OUTPUT: &str = "output_tokens";
+pub(super) const CACHED: &str = "cached_tokens";
+const REASONING: &str = "reasoning_tokens";
+pub(super) const COST: &str = "cost_micros";
 /// Tool calls that one answer may ask for.
 const MAX_CALLS: usize = 128;
 /// Bytes that the arguments of one call may have.
@@ -213,6 +258,51 @@ mod tests {
         let calls = calls.finish();
         assert_eq!(calls.len(), 2);
         assert_eq!(calls[0].arguments, "{}");
+    }
+
+    #[test]
+    fn calls_that_share_a_number_are_told_apart_by_id() {
+        let mut calls = Calls::default();
+        for json in [
+            r#"{"index":0,"id":"a","function":{"name":"one","arguments":"{"}}"#,
+            r#"{"index":0,"id":"a","function":{"name":"one","arguments":"}"}}"#,
+            r#"{"index":0,"id":"b","function":{"name":"two","arguments":"["}}"#,
+            r#"{"index":0,"function":{"arguments":"]"}}"#,
+        ] {
+            assert!(calls.take(fragment(json)));
+        }
+        let told: Vec<String> =
+            calls.finish().into_iter().map(|call| call.id + &call.name + &call.arguments).collect();
+        assert_eq!(told, ["aone{}", "btwo[]"]);
+    }
+
+    #[test]
+    fn ids_and_names_may_come_late_or_in_pieces() {
+        let mut calls = Calls::default();
+        for json in [
+            r#"{"index":7,"function":{"arguments":"{"}}"#,
+            r#"{"index":7,"id":"","function":{"name":"","arguments":"}"}}"#,
+            r#"{"index":7,"function":{"name":"geo_"}}"#,
+            r#"{"index":7,"id":"late","function":{"name":"weather"}}"#,
+            r#"{"index":9}"#,
+        ] {
+            assert!(calls.take(fragment(json)));
+        }
+        let calls = calls.finish();
+        let late = Call { id: "late".into(), name: "geo_weather".into(), arguments: "{}".into() };
+        assert_eq!(calls, [late, Call { id: "call_1".into(), ..Call::default() }]);
+    }
+
+    #[test]
+    fn reasoning_that_is_sent_twice_is_read_once() {
+        let reasoning = |json: &str| serde_json::from_str::<Delta>(json).unwrap().take_reasoning();
+        let details = r#""reasoning_details":[{"type":"reasoning.summary","summary":"b"},
+            {"type":"reasoning.encrypted","data":"x","text":"no"},{"type":"reasoning.text","text":"c"}]"#;
+        assert_eq!(reasoning(&format!("{{{details}}}")), "bc");
+        assert_eq!(reasoning(&format!(r#"{{"reasoning":"a",{details}}}"#)), "a");
+        assert_eq!(reasoning(&format!(r#"{{"reasoning_content":null,"reasoning":"",{details}}}"#)), "bc");
+        assert_eq!(reasoning(r#"{"reasoning_content":"r","reasoning":"r"}"#), "r");
+        assert_eq!(reasoning("{}"), "");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use switchboard_core::model::{CallEnd, Origin, Tool, TurnRequest};
 use switchboard_core::{AgentId, CallId, Callsign, MessageRow, Op, Reject, SessionId, Timestamp, TurnId};
 
-/// What a [`Turn`] stands on; the server implements it over a session, tests over a script.
+/// What a [`Turn`](super::Turn) stands on; the server implements it over a session, tests over a script.
 #[async_trait]
 pub trait TurnPort: Send + Sync {
     /// Submits an op on behalf of the executor and waits until it is committed.

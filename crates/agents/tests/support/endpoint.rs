@@ -1,10 +1,11 @@
 //! An HTTP server that behaves like a chat completions endpoint, well or badly.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_agents::{OpenAi, OpenAiConfig, Secret};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -13,6 +14,10 @@ use tokio::sync::mpsc;
 pub(crate) enum Reply {
     /// Streams these events in small pieces, then `[DONE]`.
     Stream(Vec<Value>),
+    /// Streams these bytes, each piece after a pause of so many milliseconds, and ends the stream.
+    Pieces(Vec<(u64, Vec<u8>)>),
+    /// Streams these bytes over and over, as long as there is somebody to listen.
+    Endless(String),
     /// Streams these bytes, then cuts the connection.
     Cut(String),
     /// Streams these bytes, then says nothing more.
@@ -49,6 +54,7 @@ impl Server {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
                 tokio::spawn(serve(stream, replies.clone(), seen.clone(), closing.clone()));
             }
         });
@@ -99,6 +105,30 @@ async fn serve(
                 }
                 chunk(&mut stream, b"").await;
             }
+            Reply::Pieces(pieces) => {
+                head(&mut stream).await;
+                for (pause, piece) in pieces {
+                    if pause > 0 {
+                        tokio::time::sleep(Duration::from_millis(pause)).await;
+                    }
+                    chunk(&mut stream, &piece).await;
+                }
+                chunk(&mut stream, b"").await;
+            }
+            Reply::Endless(text) => {
+                head(&mut stream).await;
+                let (mut reader, mut writer) = stream.split();
+                let talk = async {
+                    loop {
+                        chunk(&mut writer, text.as_bytes()).await;
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                };
+                tokio::select! {
+                    () = wait_for_close(&mut reader, &closing) => return,
+                    () = talk => {}
+                }
+            }
             Reply::Cut(text) => {
                 head(&mut stream).await;
                 chunk(&mut stream, text.as_bytes()).await;
@@ -126,7 +156,7 @@ async fn serve(
     }
 }
 
-async fn wait_for_close(stream: &mut TcpStream, closing: &mpsc::UnboundedSender<()>) {
+async fn wait_for_close(stream: &mut (impl AsyncRead + Unpin), closing: &mpsc::UnboundedSender<()>) {
     let mut byte = [0];
     let read = stream.read(&mut byte).await;
     assert!(matches!(read, Ok(0) | Err(_)), "the client sent something more");
@@ -138,7 +168,7 @@ async fn head(stream: &mut TcpStream) {
     let _ = stream.write_all(head.as_bytes()).await;
 }
 
-async fn chunk(stream: &mut TcpStream, bytes: &[u8]) {
+async fn chunk(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     let _ = stream.write_all(&framed).await;
     let _ = stream.flush().await;

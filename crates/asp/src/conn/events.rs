@@ -73,6 +73,7 @@ impl AspConnection {
             Rendered::Nothing => {}
             Rendered::Text(text) if !request.options.stream => request.text.push_str(text),
             Rendered::Text(text) => {
+                request.spoke |= !text.is_empty();
                 let n = request.number();
                 if n >= request.skip_below {
                     self.emit_delta(id, DeltaRef { reasoning: false, n, text, replay });

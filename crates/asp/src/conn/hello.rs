@@ -62,6 +62,7 @@ impl AspConnection {
         } else {
             self.wire.enc = Enc::Msgpack;
         }
+        self.wire.heard = self.wire.enc;
         self.wire.max_payload = self.limits.max_payload;
         if let Some(limits) = &hello.limits {
             self.wire.max_payload =

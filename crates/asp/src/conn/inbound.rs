@@ -228,6 +228,7 @@ impl AspConnection {
         if !self.wire.greeted && matches!(payload, Payload::Value(_)) {
             let json = matches!(message.payload.first(), Some(b'{' | b'['));
             self.wire.enc = if json { Enc::Json } else { Enc::Msgpack };
+            self.wire.heard = self.wire.enc;
         }
         let digest = match &payload {
             Payload::Value(Value::Map(map)) if opcode == Opcode::Invoke && map.contains_key("idem") => {

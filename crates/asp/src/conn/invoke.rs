@@ -51,9 +51,6 @@ impl AspConnection {
             return self.fail_request(id, Code::Forbidden, "the credential does not allow requests", None);
         }
         let agent = invoke.agent.as_deref().map_or_else(|| self.agent.clone(), AgentId::from);
-        if !self.agents.contains(&agent) {
-            return self.fail_request(id, Code::AgentNotFound, "no such agent", None);
-        }
         if !self.principal.scopes.allows_agent(&agent) {
             let message = "the credential does not reach this agent";
             return self.fail_request(id, Code::Forbidden, message, None);
@@ -83,7 +80,7 @@ impl AspConnection {
                 attachment: Some(self.link.attachment.clone()),
                 handle: Some(handle),
                 bound: true,
-                options: options.store(self.wire.features, self.wire.enc),
+                options: options.store(self.wire.features, self.wire.heard),
             },
             parent: None,
             history: None,

@@ -73,6 +73,8 @@ struct Wire {
     /// What was agreed; applies from the accept on.
     agreed: Features,
     enc: Enc,
+    /// How the peer writes; text counts as JSON.
+    heard: Enc,
     /// Whether a HELLO was accepted; a bare connection never has.
     greeted: bool,
     /// Largest payload that the client takes.
@@ -157,6 +159,7 @@ impl AspConnection {
                 features,
                 agreed: features,
                 enc: Enc::Msgpack,
+                heard: Enc::Json,
                 greeted: false,
                 max_payload: limits.max_payload_bare,
                 window: limits.window,
@@ -196,7 +199,10 @@ impl AspConnection {
             // A relay says at once by which name functions know the connection.
             let mut greeting = ServerHello::new(ServerHelloOp::Greet);
             greeting.cid = Some(connection.link.attachment.to_string());
+            // Nobody has said yet what the client reads; everybody reads JSON.
+            let usual = std::mem::replace(&mut connection.wire.enc, Enc::Json);
             connection.send_hello(&greeting);
+            connection.wire.enc = usual;
         }
         connection
     }

@@ -262,7 +262,8 @@ impl AspConnection {
                 if !request.text.is_empty() && !request.cancelled && end.output.is_none() {
                     end.output = Some(request.text.into());
                 }
-                if !features.has(Feature::Events) {
+                // What was streamed is not said again in another form.
+                if !features.has(Feature::Events) && !request.spoke {
                     self.send_collected(id, &end);
                 }
                 if features.has(Feature::Complete06) {

@@ -44,6 +44,8 @@ pub(super) struct Request {
     pub(super) calls: BTreeMap<CallId, String>,
     /// The answer, where it is sent with the end only.
     pub(super) text: String,
+    /// Whether something of the answer was streamed.
+    pub(super) spoke: bool,
     pub(super) queue: VecDeque<Queued>,
     pub(super) queued_bytes: usize,
     /// A session that somebody else may own was tried first; if it is not there, the name is the
@@ -71,6 +73,7 @@ impl Request {
             cancelled: false,
             calls: BTreeMap::new(),
             text: String::new(),
+            spoke: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
             fallback: None,

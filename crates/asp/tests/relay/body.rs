@@ -76,7 +76,7 @@ fn full() -> Invocation {
 /// T24: byte for byte, since the signature covers these bytes.
 #[test]
 fn a_body_has_cid_and_payload_and_one_form() {
-    let expected = r#"{"asp":1,"event":"invoke","cid":"7f8a0000000000000000000000000001","rid":1,"inv":"inv_01","attempt":1,"enc":"json","payload":{"kind":"chat","input":"hi"}}"#;
+    let expected = r#"{"asp":1,"event":"invoke","leg":0,"cid":"7f8a0000000000000000000000000001","rid":1,"inv":"inv_01","attempt":1,"enc":"json","payload":{"kind":"chat","input":"hi"},"features":[]}"#;
     assert_eq!(small().to_json(), expected.as_bytes());
     assert_eq!(Invocation::from_json(expected.as_bytes()), Ok(small()));
 }

@@ -29,6 +29,7 @@ pub(crate) const SECRETS: &[(&str, &str)] = &[
     ("PEER_JWT_SECRET", "a-secret-that-is-shared-and-long-enough"),
     ("PEER_JWT_ISSUER", "https://issuer.test"),
     ("PEER_JWT_AUDIENCE", "https://switchboard.test"),
+    ("PEER_FUNCTION_SECRET", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 ];
 
 /// The API key of the principal `ann`.
@@ -101,9 +102,17 @@ pub(crate) struct Served {
 impl Served {
     /// Starts the binary and waits until it listens.
     pub(crate) fn start(data: &Path, settings: &[&[&str]]) -> Self {
+        Self::start_with(None, data, settings)
+    }
+
+    /// The same, with a configuration file.
+    pub(crate) fn start_with(file: Option<&Path>, data: &Path, settings: &[&[&str]]) -> Self {
         let mut all = vec![format!("data_dir={}", data.display())];
         all.extend(settings.iter().copied().flatten().map(ToString::to_string));
         let mut command = serve_command(&all);
+        if let Some(file) = file {
+            command.arg("--config").arg(file);
+        }
         // Settings of whoever runs the tests are none of the server's.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SWITCHBOARD_") {

@@ -282,7 +282,7 @@ async fn every_admin_path_needs_a_credential() {
         .filter(|path| path.starts_with("/admin/"))
         .map(|path| path.replace("{session}", "s1").replace("{device}", "d1"))
         .collect();
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 10);
     for path in &paths {
         let answer = world.get(None, path).await;
         assert_eq!(answer.error(), (401, "credential_missing".into()), "{path}");

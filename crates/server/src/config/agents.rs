@@ -16,6 +16,7 @@ use super::describe::{Describe, Key, Kind};
 /// One agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "there are a handful, made once")]
 pub enum AgentConfig {
     /// Says what it hears.
     Echo(EchoConfig),
@@ -139,8 +140,17 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     ("model", Kind::Text, "openai: the model to ask."),
     ("api_key_env", Kind::Text, "openai: the environment variable that holds the key."),
     ("proxy", Kind::Text, "openai: an HTTP proxy."),
-    ("system", Kind::Text, "openai: what the model is told first."),
+    (
+        "system",
+        Kind::Text,
+        "openai: what the model is told first; `{{session}}`, `{{agent}}`, `{{principal}}`, `{{protocol}}`, `{{device}}`, `{{workspace}}`, `{{date}}` and `{{meta.<key>}}` are filled in.",
+    ),
     ("history", Kind::Integer, "openai: how many earlier messages the model is shown."),
+    (
+        "history_tokens",
+        Kind::Integer,
+        "openai: how many tokens the earlier messages and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
+    ),
     ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
     ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),
     (
@@ -148,10 +158,46 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
         Kind::Boolean,
         "openai: whether to ask for token counts; a few endpoints refuse the question.",
     ),
+    (
+        "price_input",
+        Kind::Number,
+        "openai: what a million tokens of input cost; with a price, usage holds `cost_micros`, in millionths of its unit.",
+    ),
+    (
+        "price_cached_input",
+        Kind::Number,
+        "openai: what a million tokens of input cost that were cached; unset, as much as any other.",
+    ),
+    ("price_output", Kind::Number, "openai: what a million tokens of output cost, reasoning included."),
+    (
+        "think_tags",
+        Kind::Boolean,
+        "openai: whether a text that begins with `<think>` is reasoning up to `</think>`.",
+    ),
     ("extra", Kind::Table, "openai: further fields of the request, as the endpoint knows them."),
     ("tools", Kind::Boolean, "openai: whether the model may use the tools of the session."),
     ("tool_rounds", Kind::Integer, "openai: how often the model may ask for tools within one turn."),
     ("tool_timeout_ms", Kind::Integer, "openai: how long a tool may take, in milliseconds."),
+    (
+        "tool_result_bytes",
+        Kind::Integer,
+        "openai: how many bytes of a tool's result the model is shown; the rest is cut off, with a note.",
+    ),
+    (
+        "parallel_tool_calls",
+        Kind::Boolean,
+        "openai: whether the tools that one answer asks for run at the same time; if not, the endpoint is told so.",
+    ),
+    (
+        "approve",
+        Kind::Choice(&["destructive", "always", "never"]),
+        "openai: which uses of tools a person has to approve; `destructive` are those of tools that are marked as destructive, except on the device that the turn is for, or as in need of confirmation.",
+    ),
+    (
+        "approval_timeout_ms",
+        Kind::Integer,
+        "openai: how long that person may take, in milliseconds; then the answer is no.",
+    ),
     (
         "connect_timeout_ms",
         Kind::Integer,

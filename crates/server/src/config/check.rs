@@ -400,6 +400,16 @@ impl Config {
                 if openai.model.is_empty() {
                     findings.add(format!("agents.{name}.model"), "is required: the model to ask");
                 }
+                let prices = [
+                    ("price_input", openai.price_input),
+                    ("price_cached_input", openai.price_cached_input),
+                    ("price_output", openai.price_output),
+                ];
+                for (key, price) in prices {
+                    if let Some(price) = price {
+                        findings.range(format!("agents.{name}.{key}"), price, 0.0..=1e9);
+                    }
+                }
                 if let Some(variable) = &openai.api_key_env {
                     self.check_secret(format!("agents.{name}.api_key_env"), variable, 1, findings);
                 }

@@ -26,6 +26,9 @@ sections! {
         pub data_dir: PathBuf = PathBuf::from("switchboard-data"),
         /// The agent that serves turns which name no other.
         pub agent: String = "demo".into(),
+        /// Which agent serves whom, where the client has not named one: the first route that fits
+        /// counts, and `agent` where none does.
+        pub routes: Vec<RouteConfig> = Vec::new(),
         /// Origins of web pages that may connect, like `https://app.example`; `*` allows all.
         /// The server's own origin is always allowed, and so are clients that send none; on
         /// loopback, so are pages that this machine itself serves.
@@ -62,9 +65,6 @@ sections! {
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
         /// Servers of the Model Context Protocol, whose tools agents and clients can use, by name.
         pub mcp: BTreeMap<String, McpConfig> = BTreeMap::new(),
-        /// Which agent serves whom, where the client has not named one: the first route that fits
-        /// counts, and `agent` where none does.
-        pub routes: Vec<RouteConfig> = Vec::new(),
         /// How the server leaves.
         pub drain: DrainConfig = DrainConfig::default(),
         /// Logs, metrics and the admin API.
@@ -214,7 +214,8 @@ sections! {
         /// Whether it is served, at `/v1/rpc`, `/v1/chat/stream`, `/v1/status` and
         /// `/v1/admin/shutdown`.
         pub enabled: bool = true,
-        /// The model that the server calls its default; unset, the default agent's name. A chat that
+        /// The model that the server calls its default; unset, the name of the agent that serves the
+        /// connection. A chat that
         /// names a configured agent as its model is served by that agent, any other by the default
         /// one.
         pub model: Option<String> = None,

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use switchboard_agents::{EchoConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig};
 use toml::{Table, Value};
 
 use super::*;
@@ -62,8 +62,9 @@ fn the_default_file_is_the_default() {
     let mut defaults = BTreeSet::new();
     leaves("", &Table::try_from(Config::default()).unwrap(), &mut defaults);
     // Lists of tables are only hinted at, so that [[…]] can follow.
-    let lists = defaults.extract_if(.., |name| matches!(name.as_str(), "auth.api_keys" | "auth.jwt"));
-    assert_eq!(lists.count(), 2);
+    let lists =
+        defaults.extract_if(.., |name| matches!(name.as_str(), "auth.api_keys" | "auth.jwt" | "routes"));
+    assert_eq!(lists.count(), 3);
     assert_eq!(written, defaults);
 }
 
@@ -106,8 +107,16 @@ fn every_key_of_an_agent_is_documented_and_read() {
             system: Some("Be brief.".into()),
             temperature: Some(0.5),
             max_tokens: Some(1),
+            history_tokens: Some(1),
+            price_input: Some(1.0),
+            price_cached_input: Some(1.0),
+            price_output: Some(1.0),
             extra: std::iter::once(("seed".to_owned(), 1.into())).collect(),
             ..OpenAiConfig::default()
+        }),
+        AgentConfig::Function(FunctionConfig {
+            secret_env: Some("SECRET".into()),
+            ..FunctionConfig::default()
         }),
         AgentConfig::Demo(DemoConfig {}),
         AgentConfig::Off(OffConfig {}),
@@ -117,6 +126,49 @@ fn every_key_of_an_agent_is_documented_and_read() {
     let documented: BTreeSet<_> =
         keys.iter().filter_map(|key| key.name.strip_prefix("agents.<name>.")).map(str::to_owned).collect();
     assert_eq!(documented, read);
+}
+
+#[test]
+fn every_key_of_an_mcp_server_is_documented_and_read() {
+    let server = McpConfig {
+        command: Some("tools".into()),
+        args: vec!["-x".into()],
+        env: [("A".to_owned(), "b".to_owned())].into(),
+        env_from: vec!["TOKEN".into()],
+        cwd: Some("/".into()),
+        url: Some("http://tools.test".into()),
+        bearer_env: Some("TOKEN".into()),
+        prefix: Some("t.".into()),
+        tools: Some(Vec::new()),
+        confirm: vec!["wipe".into()],
+        ..McpConfig::default()
+    };
+    let read: BTreeSet<_> = Table::try_from(server).unwrap().keys().cloned().collect();
+    let keys = Config::keys();
+    let documented: BTreeSet<_> =
+        keys.iter().filter_map(|key| key.name.strip_prefix("mcp.<name>.")).map(str::to_owned).collect();
+    assert_eq!(documented, read);
+}
+
+#[test]
+fn functions_routes_and_servers_of_tools_are_checked() {
+    let problems = |file: &str| load(file, &[("S", "whsec_short")], &[]).unwrap_err().to_string();
+    let function = "[agents.f]\nkind = \"function\"\n";
+    assert!(problems(&format!("{function}url = \"https://f.test\"")).contains("agents.f.secret_env"));
+    let private = format!("{function}jwt = true\nurl = \"http://169.254.169.254\"");
+    assert!(problems(&private).contains("allow_private"), "{}", problems(&private));
+    assert!(problems("[[routes]]\nagent = \"nobody\"").contains("routes[0].agent"));
+    assert!(problems("[mcp.x]").contains("mcp.x"));
+    assert!(load(&format!("{function}jwt = true\nurl = \"https://f.test\""), &[], &[]).is_ok());
+}
+
+#[test]
+fn what_cannot_change_while_the_server_runs_is_told() {
+    let old = Config::default();
+    let new =
+        load("agent = \"echo\"\n[limits]\nmailbox = 7\n[agents.more]\nkind = \"echo\"\n", &[], &[]).unwrap();
+    assert_eq!(old.differences(&new), ["limits"]);
+    assert!(old.differences(&old).is_empty());
 }
 
 #[test]
@@ -384,6 +436,11 @@ fn bounds_are_checked() {
     for (flag, expected) in table {
         let error = error("", &[], &[flag]);
         assert!(error.contains(expected), "{error}\n  lacks\n{expected}");
+    }
+    for key in ["price_input", "price_cached_input", "price_output"] {
+        let price = format!("agents.gpt.{key}=-0.5");
+        let error = error("", &[], &["agents.gpt.kind=openai", "agents.gpt.model=m", &price]);
+        assert!(error.contains(&format!("agents.gpt.{key}: -0.5 is out of bounds")), "{error}");
     }
     load(
         "",

@@ -1,0 +1,129 @@
+//! The tools that the model may use.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use switchboard_core::model::{Executor, Tool, ToolAnnotations};
+use switchboard_core::{Callsign, ToolName};
+
+use crate::names::free_name;
+
+/// Tools under names that the API takes.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    offers: BTreeMap<String, Offer>,
+    definitions: Vec<Value>,
+}
+
+/// A tool that the model may use.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) name: ToolName,
+    pub(super) annotations: ToolAnnotations,
+    /// Whether the device that the turn is for executes it.
+    pub(super) of_device: bool,
+}
+
+impl Catalogue {
+    /// The tools of the session that a turn for this device can use: those that somebody else
+    /// executes (of devices, only the one that the turn is for), and those of agents that are
+    /// executed in this process.
+    pub(super) fn new(
+        tools: &[Tool],
+        device: Option<&Callsign>,
+        executes: impl Fn(&ToolName) -> bool,
+    ) -> Self {
+        let offered = |tool: &&Tool| match &tool.executor {
+            Executor::Agent => executes(&tool.name),
+            Executor::Device(owner) => device == Some(owner),
+            Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => true,
+        };
+        let mut catalogue = Self::default();
+        for tool in tools.iter().filter(offered) {
+            let name = free_name(tool.name.as_str(), |name| catalogue.offers.contains_key(name));
+            let mut function = json!({ "name": name, "parameters": parameters(&tool.input_schema) });
+            if !tool.description.is_empty() {
+                function["description"] = json!(tool.description);
+            }
+            catalogue.definitions.push(json!({ "type": "function", "function": function }));
+            let of_device = matches!(tool.executor, Executor::Device(_));
+            let offer = Offer { name: tool.name.clone(), annotations: tool.annotations.clone(), of_device };
+            catalogue.offers.insert(name, offer);
+        }
+        catalogue
+    }
+
+    /// The definitions for the request; none if there are no tools.
+    pub(super) fn definitions(&self) -> Option<Value> {
+        (!self.definitions.is_empty()).then(|| Value::Array(self.definitions.clone()))
+    }
+
+    /// The tool that the model means.
+    pub(super) fn find(&self, name: &str) -> Option<&Offer> {
+        self.offers.get(name)
+    }
+}
+
+/// The API wants an object schema; anything else is described as one without known fields.
+fn parameters(schema: &Value) -> Value {
+    match schema.get("type") {
+        Some(Value::String(kind)) if kind == "object" => schema.clone(),
+        _ => json!({ "type": "object" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, executor: Executor) -> Tool {
+        Tool {
+            name: ToolName::from(name),
+            description: String::new(),
+            input_schema: json!({ "type": "object", "properties": {} }),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
+            version: None,
+            executor,
+            options: Value::Null,
+        }
+    }
+
+    #[test]
+    fn names_are_made_to_fit_and_found_again() {
+        let long = "x".repeat(80);
+        let tools: Vec<Tool> = ["fs.read", "fs/read", "wetter-für", long.as_str(), &format!("{long}y"), ""]
+            .iter()
+            .map(|name| tool(name, Executor::Anyone))
+            .collect();
+        let catalogue = Catalogue::new(&tools, None, |_| false);
+        let names: Vec<&String> = catalogue.offers.keys().collect();
+        assert_eq!(names.len(), 6);
+        let fits = |name: &&String| {
+            (1..=64).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        };
+        assert!(names.iter().all(fits), "{names:?}");
+        assert_eq!(catalogue.find("fs_read").unwrap().name.as_str(), "fs.read");
+        assert_eq!(catalogue.find("fs_read_2").unwrap().name.as_str(), "fs/read");
+        assert!(catalogue.find("fs.read").is_none());
+    }
+
+    #[test]
+    fn tools_of_agents_are_offered_where_they_are_executed_here() {
+        let tools = [tool("own", Executor::Agent), tool("shared", Executor::Agent)];
+        assert!(Catalogue::new(&tools, None, |_| false).definitions().is_none());
+        let catalogue = Catalogue::new(&tools, None, |name| name.as_str() == "shared");
+        assert!(catalogue.find("own").is_none());
+        assert!(!catalogue.find("shared").unwrap().of_device);
+    }
+
+    #[test]
+    fn of_devices_only_the_one_that_the_turn_is_for_counts() {
+        let device = |name| Executor::Device(Callsign::from(name));
+        let tools = [tool("near", device("dev-7")), tool("far", device("dev-8"))];
+        let catalogue = Catalogue::new(&tools, Some(&Callsign::from("dev-7")), |_| false);
+        assert!(catalogue.find("near").unwrap().of_device);
+        assert!(catalogue.find("far").is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! Using the tools that the model asks for.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use switchboard_core::model::{CallEnd, Failure, FailureKind};
+use switchboard_core::wide;
+
+use super::catalogue::Catalogue;
+use super::{OpenAi, approval, wire};
+use crate::agent::AgentError;
+use crate::turn::{ToolUse, Turn};
+
+/// What becomes of a call.
+enum Plan {
+    /// The tool is used.
+    Use(ToolUse),
+    /// It is not, and the model is told why.
+    Tell(String),
+}
+
+impl OpenAi {
+    /// Has the tools of one answer run, and says what came of each in words for the model, in the
+    /// order in which it asked. What has to be approved is asked about before anything runs.
+    pub(super) async fn use_tools(
+        &self,
+        turn: &mut Turn,
+        catalogue: &Catalogue,
+        calls: &[wire::Call],
+    ) -> Result<Vec<String>, AgentError> {
+        let mut told = vec![String::new(); calls.len()];
+        let (mut uses, mut places) = (Vec::new(), Vec::new());
+        for (call, place) in calls.iter().zip(&mut told) {
+            match self.plan(turn, catalogue, call).await? {
+                Plan::Use(tool) => {
+                    uses.push(tool);
+                    places.push(place);
+                }
+                Plan::Tell(reason) => *place = reason,
+            }
+        }
+        for (ended, place) in self.run_tools(turn, uses).await?.into_iter().zip(places) {
+            *place = in_words(ended)?;
+        }
+        Ok(told.into_iter().map(|text| shortened(text, self.config.tool_result_bytes)).collect())
+    }
+
+    async fn plan(
+        &self,
+        turn: &mut Turn,
+        catalogue: &Catalogue,
+        call: &wire::Call,
+    ) -> Result<Plan, AgentError> {
+        let Some(offer) = catalogue.find(&call.name) else {
+            return Ok(Plan::Tell(format!("error: there is no tool called {}", call.name)));
+        };
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let args: Value = match serde_json::from_str(arguments) {
+            Ok(args @ Value::Object(_)) => args,
+            Ok(_) => return Ok(Plan::Tell("error: the arguments are not a JSON object".into())),
+            Err(error) => {
+                return Ok(Plan::Tell(format!("error: the arguments are not valid JSON: {error}")));
+            }
+        };
+        if self.config.approve.concerns(offer) {
+            let question = approval::question(&offer.name, &args);
+            let timeout = Duration::from_millis(self.config.approval_timeout_ms);
+            let approved = match turn.ask(question, Some(approval::schema()), timeout).await {
+                Ok(end) => approval::approved(&end),
+                Err(AgentError::Failed(_)) => false,
+                Err(AgentError::Over) => return Err(AgentError::Over),
+            };
+            if !approved {
+                return Ok(Plan::Tell("error: the user did not approve".into()));
+            }
+        }
+        Ok(Plan::Use(ToolUse { name: offer.name.clone(), args }))
+    }
+
+    async fn run_tools(
+        &self,
+        turn: &mut Turn,
+        uses: Vec<ToolUse>,
+    ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
+        let timeout = Duration::from_millis(self.config.tool_timeout_ms);
+        if self.config.parallel_tool_calls {
+            return turn.call_all(uses, timeout).await;
+        }
+        let mut ended = Vec::with_capacity(uses.len());
+        for tool in uses {
+            ended.extend(turn.call_all(vec![tool], timeout).await?);
+        }
+        Ok(ended)
+    }
+}
+
+fn in_words(ended: Result<CallEnd, Failure>) -> Result<String, AgentError> {
+    match ended {
+        Ok(CallEnd::Done { output: Value::String(text), .. }) => Ok(text),
+        Ok(CallEnd::Done { output, .. }) => Ok(wide::restore(output.to_string())),
+        Ok(CallEnd::Failed(error)) => Ok(format!("error: {}: {}", error.name, error.message)),
+        Ok(CallEnd::TimedOut) => Ok("error: the tool did not answer in time".into()),
+        Ok(CallEnd::Cancelled) => Err(AgentError::Over),
+        // The model can do better, or without.
+        Err(failure)
+            if matches!(
+                failure.kind,
+                FailureKind::ToolNotFound | FailureKind::InvalidArgs | FailureKind::Execution
+            ) =>
+        {
+            Ok(format!("error: {}", failure.message))
+        }
+        Err(failure) => Err(AgentError::Failed(failure)),
+    }
+}
+
+/// At most so many bytes of a text, and a note if there are more.
+fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let whole = text.len();
+        text.truncate(text.floor_char_boundary(most));
+        let shown = text.len();
+        text += &format!("\n[cut: the first {shown} of {whole} bytes]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_results_are_cut_between_characters() {
+        assert_eq!(shortened("äöü".into(), 6), "äöü");
+        assert_eq!(shortened("äöü".into(), 5), "äö\n[cut: the first 4 of 6 bytes]");
+        assert_eq!(shortened("äöü".into(), 0), "\n[cut: the first 0 of 6 bytes]");
+    }
+
+    #[test]
+    fn what_the_model_cannot_help_ends_the_turn() {
+        let failed = |kind| in_words(Err(Failure::new(kind, "no")));
+        assert_eq!(failed(FailureKind::ToolNotFound).unwrap(), "error: no");
+        assert_eq!(failed(FailureKind::Execution).unwrap(), "error: no");
+        assert!(failed(FailureKind::Internal).is_err());
+        assert!(failed(FailureKind::WorkerLost).is_err());
+        assert!(in_words(Ok(CallEnd::Cancelled)).is_err());
+    }
+}

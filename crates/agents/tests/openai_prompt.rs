@@ -1,0 +1,151 @@
+//! What the OpenAI-compatible agent tells the model, and what it says about the price.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use switchboard_agents::{Agent, Brief, Turn};
+use switchboard_core::model::{Author, CallEnd, Output, Part, Usage};
+use switchboard_core::{AgentId, Callsign, MessageRow, MessageStatus, SessionId, Timestamp, TurnId};
+use tokio::sync::watch;
+
+use support::endpoint::{Reply, Server};
+use support::{Port, brief, chat, run};
+
+fn says(text: &str, usage: Value) -> Reply {
+    let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": "stop" });
+    Reply::Stream(vec![json!({ "choices": [choice] }), json!({ "choices": [], "usage": usage })])
+}
+
+#[tokio::test]
+async fn the_system_prompt_knows_about_the_turn() {
+    let server = Server::start(vec![says("ok", Value::Null)]).await;
+    let port = Port::silent();
+    port.clock.store(1_772_323_199, Ordering::Relaxed);
+    let agent = server.agent(|config| {
+        config.system = Some(
+            "{{agent}} in {{session}} for {{principal}} ({{protocol}}), {{date}}, {{device}}, {{workspace}}: \
+             {{meta.style}} {{meta.n}}{{meta.none}} {{unknown}} {session}"
+                .into(),
+        );
+    });
+    let brief = Brief {
+        device: Some(Callsign::from("dev-7")),
+        workspace: Some("/srv/app".into()),
+        meta: json!({ "style": "{{principal}}{{meta.n}}", "n": 7 }),
+        ..brief(chat("hello"), 1)
+    };
+    let (_keep, interrupted) = watch::channel(false);
+    agent.run(&mut Turn::new(brief, port, interrupted, Vec::new())).await.unwrap();
+    let body = &server.requests()[0].body;
+    let system = body["messages"][0]["content"].as_str().unwrap();
+    let wanted = "agent in ses_test for ann (asp), 2026-02-28, dev-7, /srv/app: \
+                  {{principal}}{{meta.n}} 7 {{unknown}} {session}\n\n";
+    assert!(system.starts_with(wanted), "{system}");
+}
+
+#[tokio::test]
+async fn only_so_much_of_the_past_is_shown() {
+    let row = |number: usize, author: Author, bytes: usize| MessageRow {
+        session: SessionId::from("ses_test"),
+        message: format!("msg_{number}").as_str().into(),
+        parent: None,
+        turn: TurnId::from("old"),
+        author,
+        parts: vec![Part::Text(number.to_string() + &"x".repeat(bytes - 1))],
+        seq: 1,
+        at: Timestamp::from_secs(1),
+        status: MessageStatus::Complete,
+    };
+    let (user, agent) = (|| Author::User("ann".into()), || Author::Agent(AgentId::from("agent")));
+    // Ten tokens each, but the third, which has a hundred more.
+    let history = vec![
+        row(0, user(), 24),
+        row(1, agent(), 24),
+        row(2, user(), 424),
+        row(3, agent(), 24),
+        row(4, user(), 24),
+        row(5, agent(), 24),
+    ];
+    let whole = "q".repeat(2400);
+    for (messages, tokens, wanted) in [
+        (50, None, vec![0, 1, 2, 3, 4, 5]),
+        (50, Some(1_000_000), vec![0, 1, 2, 3, 4, 5]),
+        (50, Some(604 + 160), vec![0, 1, 2, 3, 4, 5]),
+        (50, Some(604 + 159), vec![2, 3, 4, 5]),
+        (50, Some(604 + 139), vec![4, 5]),
+        (50, Some(604 + 19), vec![5]),
+        (50, Some(604 + 9), vec![]),
+        (50, Some(0), vec![]),
+        (5, None, vec![2, 3, 4, 5]),
+        (3, Some(1_000_000), vec![4, 5]),
+    ] {
+        let server = Server::start(vec![says("ok", Value::Null)]).await;
+        let port = Port::silent();
+        port.history.lock().unwrap().clone_from(&history);
+        let agent = server.agent(|config| {
+            config.history = messages;
+            config.history_tokens = tokens;
+        });
+        run(&agent, &port, chat(&whole)).await.unwrap();
+        let sent = server.requests()[0].body["messages"].clone();
+        let (asked, shown) = sent.as_array().unwrap().split_last().unwrap();
+        assert_eq!(asked["content"], whole);
+        let numbers = shown.iter().map(|message| message["content"].as_str().unwrap()[..1].parse().unwrap());
+        assert_eq!(numbers.collect::<Vec<usize>>(), wanted, "{messages} messages, {tokens:?} tokens");
+    }
+}
+
+#[tokio::test]
+async fn usage_and_cost_grow_with_every_answer() {
+    let calls = json!([{ "index": 0, "id": "a", "function": { "name": "t", "arguments": "{}" } }]);
+    let first = Reply::Stream(vec![
+        json!({ "choices": [{ "index": 0, "delta": { "tool_calls": calls }, "finish_reason": "tool_calls" }] }),
+        json!({ "choices": [], "usage": { "prompt_tokens": 1000, "completion_tokens": 10,
+            "prompt_tokens_details": { "cached_tokens": 400 },
+            "completion_tokens_details": { "reasoning_tokens": 7 } } }),
+    ]);
+    let second = says("done", json!({ "prompt_tokens": 1101, "completion_tokens": 5 }));
+    let server = Server::start(vec![first, second]).await;
+    let port = Port::new(|_| Some(CallEnd::done(json!(1))));
+    let agent = server.agent(|config| {
+        config.price_input = Some(2.5);
+        config.price_cached_input = Some(0.25);
+        config.price_output = Some(10.0);
+    });
+    let end = run(&agent, &port, chat("x")).await.unwrap();
+    let counts = |counts: &[(&str, u64)]| {
+        Usage(counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
+    };
+    let shared = [("cached_tokens", 400), ("reasoning_tokens", 7)];
+    let after_one = [("input_tokens", 1000), ("output_tokens", 10), ("cost_micros", 1500 + 100 + 100)];
+    // 1701 tokens at 2.5, 400 at 0.25 and 15 at 10: 4502.5 millionths.
+    let after_two = [("input_tokens", 2101), ("output_tokens", 15), ("cost_micros", 4503)];
+    let wanted = [counts(&[&shared[..], &after_one].concat()), counts(&[&shared[..], &after_two].concat())];
+    let told: Vec<Usage> = port
+        .outputs()
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Usage(usage) => Some(usage),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, wanted);
+    assert_eq!(end.usage.as_ref(), Some(&wanted[1]));
+}
+
+#[tokio::test]
+async fn without_prices_there_is_no_cost() {
+    let server = Server::start(vec![says("ok", json!({ "prompt_tokens": 3, "completion_tokens": 4 }))]).await;
+    let end = run(&server.agent(|_| {}), &Port::silent(), chat("x")).await.unwrap();
+    let names: Vec<String> = end.usage.unwrap().0.into_keys().collect();
+    assert_eq!(names, ["input_tokens", "output_tokens"]);
+}
