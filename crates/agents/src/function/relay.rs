@@ -270,7 +270,10 @@ impl Opened {
     /// It is over, and this is what functions are told that ask.
     pub(super) fn close(&mut self, cancellation: Cancellation, now: Timestamp) {
         let mut known = self.relay.known();
-        known.running.remove(&self.inv);
+        // A run that has lost its turn must not close the one that has taken over.
+        if known.running.get(&self.inv).is_some_and(|running| Arc::ptr_eq(running, &self.running)) {
+            known.running.remove(&self.inv);
+        }
         known.forget_old(now);
         known.forget.push_back((now.after(OVER_MEMORY), self.inv.clone()));
         known.over.insert(

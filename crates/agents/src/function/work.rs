@@ -219,16 +219,19 @@ impl<'a> Work<'a> {
                 Ok(None)
             }
             Heard::Pushed(Delivery { pieces, taken }) => {
-                let mut ended = None;
+                let mut ended = Ok(None);
                 for piece in pieces {
-                    if ended.is_none() {
-                        ended = self.forward(piece).await?;
+                    if matches!(ended, Ok(None)) {
+                        ended = self.forward(piece).await;
                     }
                 }
-                self.turn.settled().await;
-                // Nobody need wait for the answer any more.
-                let _ = taken.send(());
-                Ok(ended)
+                // An error that was pushed was taken, too: it is how the turn ends.
+                if !matches!(ended, Err(AgentError::Over)) {
+                    self.turn.settled().await;
+                    // Nobody need wait for the answer any more.
+                    let _ = taken.send(());
+                }
+                ended
             }
         }
     }

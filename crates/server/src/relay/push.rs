@@ -26,14 +26,17 @@ pub(super) async fn frames(
     let grant = state.authorize(&headers, &cid)?;
     let pushed = read(&headers, body).await?;
     let connection = state.standing(&grant).await?;
-    check(&state, &grant, &connection, &pushed.frames)?;
     let answer = json!({ "accepted": pushed.count, "delivered": connection.delivered() });
+    // What was taken may have ended its request, and is still taken when it comes again.
     if let Some(idem) = &pushed.idem
         && !state.relay.is_new_push(&cid, idem, state.now())
     {
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     }
-    let delivered = deliver(&state, &grant, &connection, pushed.frames).await;
+    let delivered = match check(&state, &grant, &connection, &pushed.frames) {
+        Ok(()) => deliver(&state, &grant, &connection, pushed.frames).await,
+        Err(refused) => Err(refused),
+    };
     if let (Err(_), Some(idem)) = (&delivered, &pushed.idem) {
         state.relay.forget_push(&cid, idem);
     }

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub(crate) mod function;
 pub(crate) mod rpc;
 pub(crate) mod wire;
 
@@ -23,6 +24,8 @@ pub(crate) const ANN: Option<&str> = Some("key-of-ann-0123456789abcdef");
 pub(crate) const BOB: Option<&str> = Some("key-of-bob-0123456789abcdef");
 pub(crate) const ADMIN: Option<&str> = Some("key-of-admin-0123456789abcdef");
 pub(crate) const SECRET: &str = "a-secret-that-is-shared-and-long-enough";
+/// What requests to functions are signed with: the bytes 0 to 31.
+pub(crate) const FUNCTION_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// A server that is gone when this is dropped.
 pub(crate) struct InProcess {
@@ -35,10 +38,21 @@ pub(crate) struct InProcess {
 impl InProcess {
     /// Serves the conformance story with high limits, as changed by `settings`.
     pub(crate) async fn start(settings: &[&str]) -> Self {
-        let data = tempfile::tempdir().unwrap();
+        Self::start_on(tempfile::tempdir().unwrap(), settings).await
+    }
+
+    /// The same, on a folder that an earlier server may have left.
+    pub(crate) async fn start_on(data: TempDir, settings: &[&str]) -> Self {
         let config = config(data.path(), settings);
         let server = Server::start(config).await.unwrap();
         Self::run(server, data).await
+    }
+
+    /// The same, with other values of secrets.
+    pub(crate) async fn start_knowing(secrets: &[(&str, &str)], settings: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let config = load(data.path(), secrets, settings).unwrap();
+        Self::run(Server::start(config).await.unwrap(), data).await
     }
 
     /// Serves an agent of the test's own as `test`, by default.
@@ -64,15 +78,30 @@ impl InProcess {
         Self { address, data, shutdown: Some(shutdown), running }
     }
 
-    /// Leaves in an orderly way.
-    pub(crate) async fn stop(mut self) {
+    /// Begins to leave.
+    pub(crate) fn shut_down(&mut self) {
         drop(self.shutdown.take());
-        tokio::time::timeout(Duration::from_secs(20), self.running).await.unwrap().unwrap();
+    }
+
+    /// Leaves in an orderly way; what is left is its data.
+    pub(crate) async fn stop(mut self) -> TempDir {
+        self.shut_down();
+        tokio::time::timeout(Duration::from_secs(40), self.running).await.unwrap().unwrap();
+        self.data
     }
 }
 
 /// Two principals, the conformance story, no limit that a test meets by accident.
 pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
+    load(data, &[], settings).unwrap()
+}
+
+/// The same; `secrets` take the place of the usual ones.
+pub(crate) fn load(
+    data: &Path,
+    secrets: &[(&str, &str)],
+    settings: &[&str],
+) -> Result<Config, switchboard_server::config::ConfigError> {
     let data = format!("data_dir={}", data.display());
     let basic = [
         data.as_str(),
@@ -99,10 +128,18 @@ pub(crate) fn config(data: &Path, settings: &[&str]) -> Config {
         "asp.limits.invokes_per_s=100000",
         "asp.limits.invokes_burst=100000",
     ];
-    let environment =
-        [("KEY_ANN", ANN), ("KEY_BOB", BOB), ("KEY_ADMIN", ADMIN), ("JWT_SECRET", Some(SECRET))]
-            .map(|(name, value)| (name.to_owned(), value.unwrap().to_owned()));
-    Config::load(None, environment, basic.iter().chain(settings)).unwrap()
+    let usual = [
+        ("KEY_ANN", ANN),
+        ("KEY_BOB", BOB),
+        ("KEY_ADMIN", ADMIN),
+        ("JWT_SECRET", Some(SECRET)),
+        ("FUNCTION_SECRET", Some(FUNCTION_SECRET)),
+    ];
+    let environment = usual.map(|(name, value)| {
+        let other = secrets.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        (name.to_owned(), other.or(value).unwrap().to_owned())
+    });
+    Config::load(None, environment, basic.iter().chain(settings))
 }
 
 /// A token of the issuer that the servers of the tests believe.

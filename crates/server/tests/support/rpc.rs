@@ -181,15 +181,18 @@ pub(crate) async fn http(
     request: &str,
     key: Option<&str>,
     headers: &[&str],
-    body: &str,
+    body: impl AsRef<[u8]>,
 ) -> Answer {
+    let body = body.as_ref();
     let mut socket = TcpStream::connect(address).await.unwrap();
     let mut lines =
         vec![format!("{request} HTTP/1.1"), format!("Host: {address}"), "Connection: close".into()];
     lines.extend(key.map(|key| format!("Authorization: Bearer {key}")));
     lines.extend(headers.iter().map(ToString::to_string));
-    lines.push(format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-    socket.write_all(lines.join("\r\n").as_bytes()).await.unwrap();
+    lines.push(format!("Content-Length: {}\r\n\r\n", body.len()));
+    let mut request = lines.join("\r\n").into_bytes();
+    request.extend_from_slice(body);
+    socket.write_all(&request).await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, socket.read_to_end(&mut answer)).await.expect("an end").unwrap();
     let answer = String::from_utf8(answer).unwrap();
