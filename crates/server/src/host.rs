@@ -127,6 +127,7 @@ impl Host {
             environment: environment.clone(),
             board: board.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
+            afterwards: Mutex::default(),
             brief: Brief {
                 session: session.id().clone(),
                 turn: turn.turn.clone(),
@@ -233,7 +234,11 @@ async fn execute(
         }
     };
     // A refusal means that the turn is over already, or that the process is going down.
-    let _ = port.ask(Op::Finish { turn, fence, end }).await;
+    if port.ask(Op::Finish { turn, fence, end }).await.is_ok() {
+        for then in std::mem::take(&mut *port.afterwards.lock()) {
+            then();
+        }
+    }
 }
 
 async fn run_agent(
@@ -269,6 +274,8 @@ struct SessionPort {
     board: Arc<CallBoard>,
     /// Bytes that may be on their way into the session.
     room: Arc<Semaphore>,
+    /// What is to be done once the end is committed.
+    afterwards: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     brief: Brief,
 }
 
@@ -381,6 +388,10 @@ impl TurnPort for SessionPort {
         // What is on its way holds some of the room until it is committed.
         let all = u32::try_from(ROOM).unwrap_or(u32::MAX);
         let _ = self.room.acquire_many(all).await;
+    }
+
+    fn when_ended(&self, then: Box<dyn FnOnce() + Send>) {
+        self.afterwards.lock().push(then);
     }
 
     fn stop_reason(&self) -> Option<String> {

@@ -31,8 +31,8 @@ struct Known {
     over: HashMap<String, Over>,
     /// When that is to be forgotten, in order.
     forget: VecDeque<(Timestamp, String)>,
-    /// Pushes that must not be taken twice.
-    pushes: HashMap<(String, String), Timestamp>,
+    /// Pushes that must not be taken twice, by connection, invocation and key.
+    pushes: HashMap<PushKey, Timestamp>,
 }
 
 /// An invocation that a function works on.
@@ -44,6 +44,8 @@ struct Running {
     news: Notify,
     deliveries: mpsc::Sender<Delivery>,
 }
+
+type PushKey = (String, Option<String>, String);
 
 #[derive(Debug)]
 struct Over {
@@ -198,13 +200,13 @@ impl Relay {
     }
 
     /// Whether a push under this key is new; it is remembered from now on.
-    pub fn is_new_push(&self, cid: &str, idem: &str, now: Timestamp) -> bool {
+    pub fn is_new_push(&self, grant: &Grant, idem: &str, now: Timestamp) -> bool {
         let mut known = self.known();
         if known.pushes.len() >= MAX_PUSHES {
             known.pushes.retain(|_, until| *until > now);
         }
         let until = now.after(PUSH_MEMORY);
-        let key = (cid.to_owned(), idem.to_owned());
+        let key = push_key(grant, idem);
         let fresh = known.pushes.get(&key).is_none_or(|until| *until <= now);
         if fresh && known.pushes.len() < MAX_PUSHES {
             known.pushes.insert(key, until);
@@ -213,8 +215,8 @@ impl Relay {
     }
 
     /// A push under this key has led to nothing, and may come again.
-    pub fn forget_push(&self, cid: &str, idem: &str) {
-        self.known().pushes.remove(&(cid.to_owned(), idem.to_owned()));
+    pub fn forget_push(&self, grant: &Grant, idem: &str) {
+        self.known().pushes.remove(&push_key(grant, idem));
     }
 
     pub(super) fn open(self: &Arc<Self>, cid: String, rid: u16, inv: String) -> Opened {
@@ -288,6 +290,10 @@ impl Opened {
     pub(super) const fn is_closed(&self) -> bool {
         self.over.is_some()
     }
+}
+
+fn push_key(grant: &Grant, idem: &str) -> PushKey {
+    (grant.cid.clone(), grant.inv.clone(), idem.to_owned())
 }
 
 /// Unix seconds.

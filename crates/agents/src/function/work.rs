@@ -143,8 +143,12 @@ impl<'a> Work<'a> {
                     self.wait_for_answers().await?;
                 }
                 Err(AgentError::Failed(failure)) => {
-                    // What still runs has to learn that nobody listens any more.
-                    self.line.abort(&failure.message);
+                    // Only one that took too long can still be at work.
+                    if failure.kind == FailureKind::Overdue {
+                        self.line.abort(&failure.message);
+                    } else {
+                        self.line.finish(Cancellation::default());
+                    }
                     return Err(AgentError::Failed(failure));
                 }
                 Err(AgentError::Over) => return Err(AgentError::Over),
@@ -225,11 +229,20 @@ impl<'a> Work<'a> {
                         ended = self.forward(piece).await;
                     }
                 }
-                // An error that was pushed was taken, too: it is how the turn ends.
-                if !matches!(ended, Err(AgentError::Over)) {
-                    self.turn.settled().await;
-                    // Nobody need wait for the answer any more.
+                // Nobody need wait for the answer any more.
+                let acknowledge = move || {
                     let _ = taken.send(());
+                };
+                match &ended {
+                    Ok(None | Some(Leg::Suspended(_))) => {
+                        self.turn.settled().await;
+                        acknowledge();
+                    }
+                    // An error that was pushed was taken, too: it is how the turn ends.
+                    Ok(Some(Leg::Ended(_))) | Err(AgentError::Failed(_)) => {
+                        self.turn.when_ended(Box::new(acknowledge));
+                    }
+                    Err(AgentError::Over) => {}
                 }
                 ended
             }
@@ -446,9 +459,13 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if !self.opened.is_closed() {
-            let reason = self.port.stop_reason();
-            self.abort(reason.as_deref().unwrap_or("interrupted"));
+        if self.opened.is_closed() {
+            return;
+        }
+        match self.port.stop_reason() {
+            Some(reason) => self.abort(&reason),
+            // Another run goes on with the same invocation.
+            None => self.finish(Cancellation::default()),
         }
     }
 }

@@ -94,6 +94,11 @@ impl Turn {
         self.port.settled().await;
     }
 
+    /// Does something once the end of the turn is committed; not at all if it never is.
+    pub fn when_ended(&self, then: Box<dyn FnOnce() + Send>) {
+        self.port.when_ended(then);
+    }
+
     /// What it stands on, for what outlives the turn's own run.
     pub fn port(&self) -> &Arc<dyn TurnPort> {
         &self.port

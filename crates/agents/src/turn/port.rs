@@ -30,6 +30,11 @@ pub trait TurnPort: Send + Sync {
     /// Waits until everything that was submitted is committed.
     async fn settled(&self) {}
 
+    /// Does something once the end of the turn is committed; not at all if it never is.
+    fn when_ended(&self, then: Box<dyn FnOnce() + Send>) {
+        then();
+    }
+
     /// Why the turn was stopped, once it was and somebody has said so.
     fn stop_reason(&self) -> Option<String> {
         None

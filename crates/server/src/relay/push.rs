@@ -29,7 +29,7 @@ pub(super) async fn frames(
     let answer = json!({ "accepted": pushed.count, "delivered": connection.delivered() });
     // What was taken may have ended its request, and is still taken when it comes again.
     if let Some(idem) = &pushed.idem
-        && !state.relay.is_new_push(&cid, idem, state.now())
+        && !state.relay.is_new_push(&grant, idem, state.now())
     {
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     }
@@ -38,7 +38,7 @@ pub(super) async fn frames(
         Err(refused) => Err(refused),
     };
     if let (Err(_), Some(idem)) = (&delivered, &pushed.idem) {
-        state.relay.forget_push(&cid, idem);
+        state.relay.forget_push(&grant, idem);
     }
     delivered?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
