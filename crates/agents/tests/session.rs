@@ -204,7 +204,7 @@ async fn run_each<'a>(
             let mut world = world.lock().unwrap();
             // Each lives a little longer than the one before, so that all of them get somewhere.
             world.life = life + fence as usize / 4;
-            world.ask(&worker, Op::Claim { turn: turn.clone() }).unwrap();
+            world.ask(&worker, Op::Claim { turn: turn.clone(), relayed: false }).unwrap();
             world.journal()
         };
         let port = Arc::new(Port { world: world.clone(), worker });

@@ -92,6 +92,7 @@ impl<'a> Seen<'a> {
                     | Output::Checklist(_)
                     | Output::Data { .. }
                     | Output::Notice { .. }
+                    | Output::Began { .. }
                     | Output::Standby(_)
                     | Output::Suspended(_),
                 ..

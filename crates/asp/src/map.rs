@@ -3,8 +3,8 @@
 
 use serde_json::{Value as Json, json};
 use switchboard_core::model::{
-    self, Author, CallEnd, CallError, CallKind, Executor, Failure, FailureKind, NoticeLevel, Output, Standby,
-    Tool, TurnEnd, TurnOutcome, TurnRequest,
+    self, Author, CallEnd, CallError, CallKind, Claim, Executor, Failure, FailureKind, NoticeLevel, Output,
+    Standby, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{AttachmentId, CallId, Event, PrincipalId, Reject, Timestamp, ToolName};
 
@@ -224,6 +224,8 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
             streamed(status(State::Queued, Some(u64::from(*position)), None))
         }
         Event::TurnStarted { .. } if viewer.started => streamed(status(State::Running, None, None)),
+        // Whoever produces the answer says so, and numbers it.
+        Event::TurnStarted { claim: Claim { relayed: true, .. }, .. } => Rendered::Nothing,
         Event::TurnStarted { turn, .. } if viewer.options.stream => {
             Rendered::Record(RecordBody::Start { run: turn.to_string(), model: None })
         }
@@ -327,6 +329,9 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
             text: text.clone(),
             data: None,
         }),
+        Output::Began { run, model } if viewer.options.stream => {
+            Rendered::Record(RecordBody::Start { run: run.clone(), model: model.clone() })
+        }
         Output::Standby(standby) if viewer.options.stream => {
             let state = match standby {
                 Standby::Queued => State::Queued,
@@ -341,6 +346,7 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
         | Output::Usage(_)
         | Output::Checklist(_)
         | Output::Data { .. }
+        | Output::Began { .. }
         | Output::Standby(_)
         | Output::Suspended(_) => Rendered::Nothing,
     }

@@ -156,7 +156,7 @@ proptest! {
                     prop_assert!(is_it, "{:?}", committed);
                 }
                 Ok(Reply::Claimed { fence }) => {
-                    let Op::Claim { turn } = &op else { panic!("{op:?}") };
+                    let Op::Claim { turn, .. } = &op else { panic!("{op:?}") };
                     prop_assert_eq!(world.session.turn(turn).unwrap().claim.as_ref().unwrap().fence, fence);
                 }
                 Ok(other) => prop_assert!(false, "{:?}", other),

@@ -209,7 +209,10 @@ async fn execute(
     began: Option<u64>,
 ) {
     let turn = port.brief.turn.clone();
-    let Ok(Reply::Claimed { fence }) = port.ask(Op::Claim { turn: turn.clone() }).await else { return };
+    let relayed = agent.as_ref().is_some_and(|agent| agent.is_remote());
+    let Ok(Reply::Claimed { fence }) = port.ask(Op::Claim { turn: turn.clone(), relayed }).await else {
+        return;
+    };
     port.brief.fence = fence;
     let _working = TurnMeter::start(&port.brief.agent);
     let board = port.board.clone();

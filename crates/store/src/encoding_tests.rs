@@ -178,7 +178,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
         (turn(), any::<u32>()).prop_map(|(turn, position)| Event::TurnQueued { turn, position }),
         (turn(), name(), any::<u32>()).prop_map(|(turn, worker, fence)| Event::TurnStarted {
             turn,
-            claim: Claim { worker: WorkerId::new(worker), fence }
+            claim: Claim { worker: WorkerId::new(worker), fence, relayed: false }
         }),
         turn().prop_map(|turn| Event::TurnReleased { turn }),
         (turn(), output()).prop_map(|(turn, output)| Event::TurnOutput { turn, output }),

@@ -227,7 +227,10 @@ fn golden_batch() -> Batch {
             meta: Box::new(json!({ "deep": { "er": [true] } })),
         },
         Event::TurnQueued { turn: turn.clone(), position: 1 },
-        Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: WorkerId::from("w"), fence: 1 } },
+        Event::TurnStarted {
+            turn: turn.clone(),
+            claim: Claim { worker: WorkerId::from("w"), fence: 1, relayed: false },
+        },
         Event::TurnReleased { turn: turn.clone() },
     ];
     events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));

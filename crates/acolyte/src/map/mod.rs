@@ -239,7 +239,9 @@ impl Rendering {
                     say(Said::Event(StreamEvent::Reasoning { text: Cow::Borrowed(text) }));
                 }
             }
-            Output::Status(_) | Output::Standby(_) => say(Said::Event(self.heartbeat())),
+            Output::Status(_) | Output::Standby(_) | Output::Began { .. } => {
+                say(Said::Event(self.heartbeat()))
+            }
             Output::Suspended(_) => {}
             Output::Usage(usage) => {
                 self.counted = Some(counts(usage, (self.prompt_tokens, estimate(self.written_bytes()))));

@@ -202,7 +202,7 @@ fn accepted(turn: &TurnId) -> Event {
 }
 
 fn started(turn: &TurnId) -> Event {
-    Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: "w".into(), fence: 1 } }
+    Event::TurnStarted { turn: turn.clone(), claim: Claim { worker: "w".into(), fence: 1, relayed: false } }
 }
 
 fn said(turn: &TurnId, text: &str) -> Event {

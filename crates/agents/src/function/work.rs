@@ -321,7 +321,8 @@ impl<'a> Work<'a> {
         let say: fn(String) -> Output = match &output {
             Output::Text(_) => Output::Text,
             Output::Reasoning(_) => Output::Reasoning,
-            Output::Status(_)
+            Output::Began { .. }
+            | Output::Status(_)
             | Output::Usage(_)
             | Output::Checklist(_)
             | Output::Data { .. }

@@ -90,8 +90,8 @@ pub enum Meaning {
 /// What a record of a function means.
 pub fn meaning(body: RecordBody) -> Meaning {
     match body {
-        // The turn has begun when it was claimed.
-        RecordBody::Start { .. } | RecordBody::Unknown { .. } => Meaning::Nothing,
+        RecordBody::Start { run, model } => Meaning::Output(Output::Began { run, model }),
+        RecordBody::Unknown { .. } => Meaning::Nothing,
         RecordBody::Status(status) => match (status.state, status.msg) {
             (State::Starting, None) => Meaning::Standby(Standby::Starting),
             (State::Retrying, None) => Meaning::Standby(Standby::Retrying),

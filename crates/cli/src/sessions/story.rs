@@ -96,6 +96,12 @@ pub(super) fn event(committed: &Committed) -> Passage {
                 format!("data {}: {value}", mime.as_deref().unwrap_or_default())
             }
             Output::Notice { text, .. } => format!("notice: {text}"),
+            Output::Began { run, model } => {
+                format!(
+                    "begins as {run}{}",
+                    model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default()
+                )
+            }
             Output::Standby(Standby::Queued) => "its agent is busy".to_owned(),
             Output::Standby(Standby::Starting) => "waits for its agent to start".to_owned(),
             Output::Standby(Standby::Retrying) => "its agent is tried again".to_owned(),

@@ -167,6 +167,8 @@ pub enum Op {
     Claim {
         /// Which one.
         turn: TurnId,
+        /// Whether the worker only passes on what somebody else produces.
+        relayed: bool,
     },
     /// Worker: add output.
     Emit {

@@ -34,6 +34,14 @@ pub enum Output {
         /// The remark.
         text: String,
     },
+    /// Whoever produces the answer of a turn that is relayed has begun.
+    Began {
+        /// What it calls its run.
+        run: String,
+        /// The model that it uses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
     /// The executor has nothing to say yet, and this is why; no part of the answer.
     Standby(Standby),
     /// The executor lets go of the turn until what it has asked for is answered. Whoever goes on

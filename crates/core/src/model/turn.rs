@@ -95,6 +95,9 @@ pub struct Claim {
     pub worker: WorkerId,
     /// Grows with each claim of the same turn; an older one is void.
     pub fence: u32,
+    /// Whether it only passes on what somebody else produces, who says by itself when it begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relayed: bool,
 }
 
 /// The one end of a turn.

@@ -130,9 +130,12 @@ fn an_orchestrator_may_submit_but_not_answer() {
 fn no_client_may_do_what_workers_and_the_server_do() {
     let mut world = World::opened();
     world.run("t1");
-    for op in
-        [Op::Claim { turn: "t1".into() }, emit("t1", 1, "x"), request("t1", question("c")), finish("t1", 1)]
-    {
+    for op in [
+        Op::Claim { turn: "t1".into(), relayed: false },
+        emit("t1", 1, "x"),
+        request("t1", question("c")),
+        finish("t1", 1),
+    ] {
         for actor in [owner(), contributor(), observer(), Actor::server()] {
             assert_eq!(world.refusal(&actor, op.clone()), Reject::Forbidden, "{actor:?} {op:?}");
         }

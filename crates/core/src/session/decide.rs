@@ -86,7 +86,7 @@ impl Session {
             Op::Report { facts } => self.decide_report(actor, facts),
             Op::Progress { turn, call, delta } => self.decide_progress(actor, role, turn, call, delta),
             Op::Answer { turn, call, end } => self.decide_answer(actor, role, turn, call, end),
-            Op::Claim { turn } => self.decide_claim(actor, turn, now),
+            Op::Claim { turn, relayed } => self.decide_claim(actor, turn, *relayed, now),
             Op::Emit { turn, fence, output } => self.decide_emit(actor, turn, *fence, output),
             Op::Request { turn, fence, calls } => self.decide_request(actor, turn, *fence, calls),
             Op::Finish { turn, fence, end } => self.decide_finish(actor, turn, *fence, end, now),

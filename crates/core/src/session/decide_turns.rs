@@ -217,6 +217,7 @@ impl Session {
         &self,
         actor: &Actor,
         turn: &TurnId,
+        relayed: bool,
         now: Timestamp,
     ) -> Result<Decision, Reject> {
         let ActorKind::Worker(worker) = &actor.kind else { return Err(Reject::Forbidden) };
@@ -232,7 +233,7 @@ impl Session {
             return Ok(self.ending(turn, TurnEnd::new(TurnOutcome::Expired), now));
         }
         let fence = turn.claims + 1;
-        let claim = Claim { worker: worker.clone(), fence };
+        let claim = Claim { worker: worker.clone(), fence, relayed };
         let mut events = Vec::with_capacity(2);
         if !turn.placed {
             let (author, after) = (&turn.origin.principal, turn.after.as_ref());

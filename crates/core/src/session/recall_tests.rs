@@ -95,6 +95,6 @@ fn a_told_turn_that_waits_has_its_place_already() {
     let events = world.events(&owner(), start(waiting));
     assert_eq!(names(&events), ["message_added", "message_added", "turn_accepted", "turn_queued"]);
     world.finish("t1", 1);
-    let events = world.events(&worker(), Op::Claim { turn: "t2".into() });
+    let events = world.events(&worker(), Op::Claim { turn: "t2".into(), relayed: false });
     assert_eq!(names(&events), ["turn_started"]);
 }

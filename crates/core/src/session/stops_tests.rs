@@ -165,7 +165,7 @@ fn a_turn_whose_agent_can_continue_is_released_with_its_text() {
     let events = world.events(&Actor::server(), Op::Lose { turn: "t1".into(), continues: true });
     assert_eq!(names(&events), ["turn_released"]);
     assert_eq!(world.status("t1"), Some(TurnStatus::Ready));
-    world.events(&other_worker(), Op::Claim { turn: "t1".into() });
+    world.events(&other_worker(), Op::Claim { turn: "t1".into(), relayed: false });
     world.events(&other_worker(), emit("t1", 2, "lo"));
     assert_eq!(world.session.turn(&"t1".into()).unwrap().text, "hello");
 }

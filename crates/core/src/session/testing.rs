@@ -103,7 +103,7 @@ impl World {
     }
 
     pub(super) fn claim(&mut self, turn: &str) -> Vec<Event> {
-        self.events(&worker(), Op::Claim { turn: turn.into() })
+        self.events(&worker(), Op::Claim { turn: turn.into(), relayed: false })
     }
 
     pub(super) fn emit(&mut self, turn: &str, fence: u32, text: &str) -> Vec<Event> {
@@ -367,7 +367,7 @@ pub(super) fn every_op() -> Vec<Op> {
         Op::Report { facts: Value::Null },
         progress("t1", "c"),
         answer("t1", "c"),
-        Op::Claim { turn: "t1".into() },
+        Op::Claim { turn: "t1".into(), relayed: false },
         emit("t1", 1, "x"),
         request("t1", question("c")),
         finish("t1", 1),

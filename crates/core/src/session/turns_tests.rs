@@ -127,8 +127,8 @@ fn a_claimed_turn_runs_and_ends_with_its_answer() {
     let mut world = World::opened();
     world.start("t1");
     world.pass(5);
-    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into() }).unwrap();
-    let claim = Claim { worker: "worker".into(), fence: 1 };
+    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into(), relayed: false }).unwrap();
+    let claim = Claim { worker: "worker".into(), fence: 1, relayed: false };
     assert_eq!(decision.events, [Event::TurnStarted { turn: "t1".into(), claim }]);
     assert_eq!(decision.reply, Reply::Claimed { fence: 1 });
     assert_eq!(world.status("t1"), Some(TurnStatus::Running));
@@ -160,7 +160,7 @@ fn a_turn_has_exactly_one_end() {
     assert_eq!(world.refusal(&worker(), finish("t1", 1)), over);
     assert_eq!(world.refusal(&worker(), emit("t1", 1, "x")), over);
     assert_eq!(world.refusal(&worker(), request("t1", question("c"))), over);
-    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "t1".into() }), over);
+    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "t1".into(), relayed: false }), over);
     assert_eq!(world.refusal(&owner(), interrupt("t1")), over);
     assert_eq!(world.refusal(&Actor::server(), lose("t1")), over);
     assert_eq!(world.wake(), []);
@@ -170,7 +170,7 @@ fn a_turn_has_exactly_one_end() {
 fn ops_on_an_unknown_turn_say_so() {
     let mut world = World::opened();
     let unknown = Reject::UnknownTurn("nope".into());
-    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "nope".into() }), unknown);
+    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "nope".into(), relayed: false }), unknown);
     assert_eq!(world.refusal(&worker(), emit("nope", 1, "x")), unknown);
     assert_eq!(world.refusal(&worker(), finish("nope", 1)), unknown);
     assert_eq!(world.refusal(&owner(), interrupt("nope")), unknown);
@@ -183,12 +183,21 @@ fn only_a_ready_turn_can_be_claimed() {
     world.run("t1");
     world.start("t2");
     for (turn, actor) in [("t1", worker()), ("t1", other_worker()), ("t2", worker())] {
-        assert_eq!(world.refusal(&actor, Op::Claim { turn: turn.into() }), Reject::Fenced(turn.into()));
+        assert_eq!(
+            world.refusal(&actor, Op::Claim { turn: turn.into(), relayed: false }),
+            Reject::Fenced(turn.into())
+        );
     }
     world.events(&worker(), request("t1", question("c")));
-    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "t1".into() }), Reject::Fenced("t1".into()));
+    assert_eq!(
+        world.refusal(&worker(), Op::Claim { turn: "t1".into(), relayed: false }),
+        Reject::Fenced("t1".into())
+    );
     world.interrupt("t1");
-    assert_eq!(world.refusal(&worker(), Op::Claim { turn: "t1".into() }), Reject::TurnOver("t1".into()));
+    assert_eq!(
+        world.refusal(&worker(), Op::Claim { turn: "t1".into(), relayed: false }),
+        Reject::TurnOver("t1".into())
+    );
 }
 
 #[test]
@@ -214,7 +223,7 @@ fn the_fence_of_an_old_claim_is_void() {
     world.run("t1");
     world.events(&Actor::server(), lose("t1"));
     assert_eq!(world.refusal(&worker(), emit("t1", 1, "x")), Reject::Fenced("t1".into()));
-    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into() }).unwrap();
+    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into(), relayed: false }).unwrap();
     assert_eq!(decision.reply, Reply::Claimed { fence: 2 });
     assert_eq!(world.refusal(&worker(), emit("t1", 1, "x")), Reject::Fenced("t1".into()));
     world.emit("t1", 2, "x");
@@ -250,7 +259,7 @@ fn a_claim_after_the_deadline_expires_the_turn() {
     let deadline = world.ahead(100);
     world.events(&owner(), start(NewTurn { deadline, ..chat("t1") }));
     world.pass(100);
-    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into() }).unwrap();
+    let decision = world.ask(&worker(), Op::Claim { turn: "t1".into(), relayed: false }).unwrap();
     assert_eq!(end_of(&decision.events).outcome, TurnOutcome::Expired);
     assert!(!matches!(decision.reply, Reply::Claimed { .. }));
 }
@@ -397,7 +406,7 @@ fn a_message_that_had_to_wait_follows_the_answer_it_waited_for() {
     world.start("t2");
     world.emit("t1", 1, "first");
     world.finish("t1", 1);
-    let events = world.events(&worker(), Op::Claim { turn: "t2".into() });
+    let events = world.events(&worker(), Op::Claim { turn: "t2".into(), relayed: false });
     assert_eq!(names(&events), ["message_added", "turn_started"]);
     assert_eq!(parent(&events), Some(MessageId::answer_of(&"t1".into())));
     let answers = world.session.turn(&"t2".into()).unwrap().parent.clone();

@@ -179,7 +179,10 @@ impl World {
             }
             Act::Claim(pick) => {
                 fitting = Who::Worker.actor();
-                Op::Claim { turn: self.turn_that(pick, |turn| turn.status() == TurnStatus::Ready) }
+                Op::Claim {
+                    turn: self.turn_that(pick, |turn| turn.status() == TurnStatus::Ready),
+                    relayed: false,
+                }
             }
             Act::Emit { turn, stale, output } => {
                 let turn = self.turn_that(turn, |turn| turn.claim.is_some());

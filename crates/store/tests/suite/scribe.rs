@@ -117,7 +117,7 @@ impl Scribe {
             key: key.map(|key| Box::new(RequestKey { key: key.into(), digest: format!("digest of {key}") })),
             meta: Box::new(Value::Null),
         };
-        let claim = Claim { worker: WorkerId::from("worker"), fence: 1 };
+        let claim = Claim { worker: WorkerId::from("worker"), fence: 1, relayed: false };
         let started = Event::TurnStarted { turn, claim };
         self.write(vec![Event::MessageAdded { message: Box::new(message) }, accepted, started])
     }

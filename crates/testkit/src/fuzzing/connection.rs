@@ -377,7 +377,7 @@ impl Bench {
         let status = state.status();
         let worker = Actor::worker("w".into());
         let op = match (status, choices.below(6)) {
-            (TurnStatus::Ready, _) => Op::Claim { turn },
+            (TurnStatus::Ready, _) => Op::Claim { turn, relayed: false },
             (_, 0) => Op::Finish { turn, fence, end: TurnEnd::complete() },
             (_, 1) => Op::Request { turn, fence, calls: self.requests(device, choices) },
             _ => {

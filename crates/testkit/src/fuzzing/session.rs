@@ -128,7 +128,7 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
         }
         13 => Op::Progress { turn: names.turn(choices), call: names.call(choices), delta: "d".into() },
         14 => Op::Answer { turn: names.turn(choices), call: names.call(choices), end: call_end(choices) },
-        15 => Op::Claim { turn: names.turn(choices) },
+        15 => Op::Claim { turn: names.turn(choices), relayed: false },
         16 => Op::Emit {
             turn: names.turn(choices),
             fence: u32::from(choices.below(4)),

@@ -138,7 +138,13 @@ impl World {
         if let Some(live) = self.sessions.get_mut(id) {
             live.executing.insert(turn.turn.clone(), execution);
         }
-        self.post(id, &turn.turn, &worker, Op::Claim { turn: turn.turn.clone() }, Asked::Claim);
+        self.post(
+            id,
+            &turn.turn,
+            &worker,
+            Op::Claim { turn: turn.turn.clone(), relayed: false },
+            Asked::Claim,
+        );
     }
 
     /// Lets an execution take one step.
