@@ -52,6 +52,16 @@ impl Checkpointer {
         }
     }
 
+    /// Waits until a move that was asked for is done: nobody else can move anything meanwhile, and
+    /// SQLite does not wait for that by itself.
+    pub(super) fn wait(&self, patience: Duration) {
+        let mut waited = Duration::ZERO;
+        while !self.moved.load(Ordering::Acquire) && waited < patience {
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+    }
+
     /// Whether the bulk was moved since this was last asked.
     pub(super) fn has_moved(&self) -> bool {
         self.moved.swap(false, Ordering::Acquire)
@@ -66,3 +76,6 @@ impl Drop for Checkpointer {
         }
     }
 }
+
+/// How often a move that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(1);

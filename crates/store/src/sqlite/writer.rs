@@ -325,7 +325,11 @@ impl Writer {
             Some(Checkpoint::Part) if pages >= every.saturating_mul(PATIENCE) => {
                 // Beyond that, appends wait for the log rather than the log for appends.
                 let overdue = pages >= every.saturating_mul(PATIENCE + PATIENCE / 2);
-                self.busy_timeout(if overdue { OVERDUE_WAIT } else { CHECKPOINT_WAIT });
+                let patience = if overdue { OVERDUE_WAIT } else { CHECKPOINT_WAIT };
+                if self.asked {
+                    self.checkpointer.wait(patience);
+                }
+                self.busy_timeout(patience);
                 let done = self.checkpoint("RESTART");
                 self.busy_timeout(self.options.busy_timeout);
                 let whole = matches!(done, Some(Checkpoint::Whole));
