@@ -16,6 +16,7 @@ mod driver;
 mod entropy;
 mod feed;
 mod gateway;
+mod handle;
 mod host;
 pub mod limits;
 mod listener;
@@ -36,5 +37,6 @@ mod upgrade;
 mod workspace;
 
 pub use config::Config;
+pub use handle::Handle;
 pub use listener::listen;
-pub use serve::{Handle, ServeError, Server};
+pub use serve::{ServeError, Server};

@@ -26,11 +26,12 @@ use tower::ServiceExt as _;
 
 use crate::admin::{self, AdminState, Agents, Phase, Readiness};
 use crate::agents::Workshop;
-use crate::auth::{Authenticator, Revocation, RevokeError};
+use crate::auth::Authenticator;
 use crate::clock::Clock;
 use crate::config::{AgentConfig, Config, Questions, StoreKind};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
+use crate::handle::Handle;
 use crate::host::{Directory, Host};
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::meters::{SessionMeters, TransportMeters};
@@ -322,50 +323,6 @@ enum Leave {
     Gently,
     /// They may not.
     AtOnce,
-}
-
-/// Reaches a server while it runs.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    door: Arc<Door>,
-    tls: Option<Tls>,
-    workshop: Arc<Workshop>,
-    /// What is in force.
-    config: Arc<Mutex<Config>>,
-}
-
-impl Handle {
-    /// Reads key files, revocations and certificates again, and takes over the agents, routes and
-    /// servers of tools of `config`. Connections stay, unless their credential is revoked; a turn
-    /// that runs stays with the agent that it began with. Answers the other keys that have changed:
-    /// they count from the next start.
-    ///
-    /// # Errors
-    /// Something cannot be used; what was valid before stays so.
-    pub fn reload(&self, config: Config) -> Result<Vec<String>, ServeError> {
-        let directory = self.workshop.directory(&config).map_err(ServeError::Config)?;
-        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
-        if let Some(tls) = &self.tls {
-            tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
-        }
-        let sessions = &self.door.gateway.sessions;
-        sessions.environment.host.replace(directory);
-        self.workshop.reconfigure(&config);
-        sessions.refresh();
-        let mut known = self.config.lock();
-        let lasting = known.differences(&config);
-        let Config { agent, agents, routes, mcp, .. } = config;
-        *known = Config { agent, agents, routes, mcp, ..known.clone() };
-        Ok(lasting)
-    }
-
-    /// Revokes a key, a token or a principal, for good; its live connections end.
-    ///
-    /// # Errors
-    /// It could not be written down.
-    pub fn revoke(&self, revocation: Revocation) -> Result<(), RevokeError> {
-        self.door.authenticator.revoke(revocation, self.door.gateway.sessions.environment.clock.now())
-    }
 }
 
 impl std::fmt::Debug for Server {

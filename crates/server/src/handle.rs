@@ -1,0 +1,56 @@
+//! What can be done to a server while it runs.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::agents::Workshop;
+use crate::auth::{Revocation, RevokeError};
+use crate::config::Config;
+use crate::serve::ServeError;
+use crate::tls::Tls;
+use crate::upgrade::Door;
+
+/// Reaches a server while it runs.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) door: Arc<Door>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) workshop: Arc<Workshop>,
+    /// What is in force.
+    pub(crate) config: Arc<Mutex<Config>>,
+}
+
+impl Handle {
+    /// Reads key files, revocations and certificates again, and takes over the agents, routes and
+    /// servers of tools of `config`. Connections stay, unless their credential is revoked; a turn
+    /// that runs stays with the agent that it began with. Answers the other keys that have changed:
+    /// they count from the next start.
+    ///
+    /// # Errors
+    /// Something cannot be used; what was valid before stays so.
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, ServeError> {
+        let directory = self.workshop.directory(&config).map_err(ServeError::Config)?;
+        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        }
+        let sessions = &self.door.gateway.sessions;
+        sessions.environment.host.replace(directory);
+        self.workshop.reconfigure(&config);
+        sessions.refresh();
+        let mut known = self.config.lock();
+        let lasting = known.differences(&config);
+        let Config { agent, agents, routes, mcp, .. } = config;
+        *known = Config { agent, agents, routes, mcp, ..known.clone() };
+        Ok(lasting)
+    }
+
+    /// Revokes a key, a token or a principal, for good; its live connections end.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn revoke(&self, revocation: Revocation) -> Result<(), RevokeError> {
+        self.door.authenticator.revoke(revocation, self.door.gateway.sessions.environment.clock.now())
+    }
+}
