@@ -47,6 +47,8 @@ pub struct FunctionConfig {
     pub breaker_ms: u64,
     /// The function is told when clients come and go.
     pub presence: bool,
+    /// How many earlier messages of the session the function is told with each request.
+    pub history: usize,
 }
 
 impl Default for FunctionConfig {
@@ -68,6 +70,7 @@ impl Default for FunctionConfig {
             breaker_failures: 10,
             breaker_ms: 10_000,
             presence: false,
+            history: 0,
         }
     }
 }

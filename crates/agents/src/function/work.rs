@@ -198,6 +198,9 @@ impl<'a> Work<'a> {
             invocation.answers = answers.to_vec();
             invocation.next_n = Some(self.next_n);
         }
+        if self.function.config.history > 0 {
+            invocation.history = map::history(&self.turn.history(self.function.config.history).await);
+        }
         let request = self.function.endpoint.request(&invocation, &self.function.relay, now);
         match self.dispatch(request).await? {
             Ok(response) => self.receive(response, invocation.rid).await,

@@ -5,14 +5,15 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use switchboard_core::Pii;
 
 use super::answer::Answer;
 use super::document::{BodyError, MAX_BODY, Members, to_json};
 use crate::error::FieldError;
-use crate::message::fields::{Fields, Required as _};
+use crate::message::fields::{Fields, Required as _, map as as_map};
 use crate::message::{Enc, Reason, Secret, names};
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, decode_json};
 
 /// What a relay asks of a function.
 #[derive(Clone, PartialEq)]
@@ -55,6 +56,8 @@ pub struct Invocation {
     pub answers: Vec<Answer>,
     /// With `continue`: the index of the next record.
     pub next_n: Option<u64>,
+    /// Ours: what was said before in the session, oldest first, if the function is to be told.
+    pub history: Vec<Said>,
 }
 
 impl Invocation {
@@ -80,6 +83,7 @@ impl Invocation {
             state: None,
             answers: Vec::new(),
             next_n: None,
+            history: Vec::new(),
         }
     }
 
@@ -96,6 +100,8 @@ impl Invocation {
         };
         let answers = members.list("answers")?.unwrap_or_default();
         let answers = answers.into_iter().map(Answer::read).collect::<Result<_, _>>()?;
+        let history = members.list("history")?.unwrap_or_default();
+        let history = history.into_iter().map(Said::read).collect::<Result<_, _>>()?;
         let state = members.value("state")?;
         let mut fields = members.fields(MEMBERS)?;
         let asp = fields.count("asp")?;
@@ -128,6 +134,7 @@ impl Invocation {
             state,
             answers,
             next_n: fields.count("next_n")?,
+            history,
         })
     }
 
@@ -157,6 +164,7 @@ impl Invocation {
         map.insert_some("state", self.state.clone());
         map.insert_some("answers", some_list(&self.answers, |answer| answer.to_map().into()));
         map.insert_some("next_n", self.next_n.map(Value::count));
+        map.insert_some("history", some_list(&self.history, |said| said.to_map().into()));
         to_json(&map)
     }
 }
@@ -261,6 +269,43 @@ impl Principal {
         map.insert_some("scope", (!self.scope.is_empty()).then(|| self.scope.join(" ")));
         map.insert_some("claims", self.claims.as_ref().map(|claims| claims.0.clone()));
         map
+    }
+}
+
+/// Something that was said before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Who said it.
+    pub role: Role,
+    /// The words.
+    pub text: Pii<String>,
+}
+
+impl Said {
+    fn read(raw: &RawValue) -> Result<Self, BodyError> {
+        let value = decode_json(raw.get().as_bytes())
+            .map_err(|error| BodyError::Value { member: "history", error })?;
+        let mut fields = Fields::new(as_map(value, "history")?);
+        Ok(Self {
+            role: fields.name("role", Role::from_name, Role::NAMES)?.required("role")?,
+            text: Pii(fields.text("text", usize::MAX)?.required("text")?),
+        })
+    }
+
+    fn to_map(&self) -> Map {
+        Map::new().with("role", self.role.name()).with("text", self.text.0.as_str())
+    }
+}
+
+names! {
+    /// Who said something.
+    Role {
+        /// A person, or whoever asks on their behalf.
+        User = "user",
+        /// An agent.
+        Assistant = "assistant",
+        /// Neither.
+        System = "system",
     }
 }
 

@@ -6,10 +6,10 @@ use switchboard_core::model::{
     self, CallEnd, CallKind, Executor, Failure, FailureKind, NoticeLevel, Output, Standby, Tool, TurnEnd,
     TurnOutcome, TurnRequest,
 };
-use switchboard_core::{AttachmentId, ToolName};
+use switchboard_core::{AttachmentId, MessageRow, Pii, ToolName};
 
 use super::answer::{Answer, Answered};
-use super::body::Original;
+use super::body::{Original, Role, Said};
 use crate::error::Code;
 use crate::map::{FUNCTION_ERROR, client_tool};
 use crate::message::{
@@ -44,6 +44,29 @@ fn part(part: &model::Part) -> Part {
         model::Part::Data { mime, data } => Part::Data { mime: mime.clone(), data: data.clone() },
         model::Part::Reference { uri } => Part::Ref { uri: uri.clone() },
     }
+}
+
+/// The newest messages that fit, oldest first; what is no text is left out.
+pub fn history(rows: &[MessageRow]) -> Vec<Said> {
+    let mut room = MAX_HISTORY;
+    let mut said: Vec<Said> = Vec::new();
+    for row in rows.iter().rev() {
+        let texts = row.parts.iter().filter_map(|part| match part {
+            model::Part::Text(text) => Some(text.as_str()),
+            model::Part::Data { .. } | model::Part::Reference { .. } => None,
+        });
+        let text: String = texts.collect();
+        let Some(left) = room.checked_sub(text.len()) else { break };
+        room = left;
+        let role = match row.author {
+            model::Author::User(_) => Role::User,
+            model::Author::Agent(_) => Role::Assistant,
+            model::Author::System => Role::System,
+        };
+        said.push(Said { role, text: Pii(text) });
+    }
+    said.reverse();
+    said
 }
 
 /// What the client of a turn can receive, as the turn remembers it. Every protocol but a bare ASP can show more
@@ -244,5 +267,7 @@ fn value(json: &Json) -> Value {
     Value::try_from(json.clone()).unwrap_or(Value::Null)
 }
 
+/// Bytes of history that a function is told.
+const MAX_HISTORY: usize = 256 * 1024;
 /// Where the options of a tool name the agent whose function executes it.
 const FUNCTION_TOOL: &str = "function";

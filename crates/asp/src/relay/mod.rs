@@ -20,7 +20,7 @@ pub mod sign;
 pub mod write;
 
 pub use answer::{Answer, Answered, Answers, Cancellation};
-pub use body::{CancelGrant, Event, Invocation, Original, Payload, Principal, PushGrant};
+pub use body::{CancelGrant, Event, Invocation, Original, Payload, Principal, PushGrant, Role, Said};
 pub use decode::{BadBody, Decoder, Ended, Finished, Limits};
 pub use document::{BodyError, MAX_BODY};
 pub use piece::{Piece, PieceError};

@@ -3,7 +3,7 @@
 use switchboard_asp::message::{CallFailure, Reason, Secret};
 use switchboard_asp::relay::{
     Answer, Answered, Answers, BodyError, CancelGrant, Cancellation, Event, Invocation, MAX_BODY, Original,
-    Payload, Principal, PushGrant,
+    Payload, Principal, PushGrant, Role, Said,
 };
 use switchboard_asp::value::decode_json;
 use switchboard_asp::{Map, Value};
@@ -22,7 +22,9 @@ fn small() -> Invocation {
 }
 
 fn full() -> Invocation {
+    let said = |role, text: &str| Said { role, text: Pii(text.to_owned()) };
     Invocation {
+        history: vec![said(Role::User, "hi"), said(Role::Assistant, "hello")],
         event: Event::Continue,
         leg: 2,
         attempt: 3,
@@ -97,7 +99,8 @@ fn every_member_goes_there_and_back() {
             "answers":[{"k":0,"call_id":"c1","ok":true,"output":{"rows":[1]}},
                        {"k":1,"call_id":"c2","ok":false,"error":{"name":"CALL_TIMEOUT","msg":"no answer"}},
                        {"k":2,"ask_id":"a1","ok":true,"text":"the blue one","data":null}],
-            "next_n":17}"#,
+            "next_n":17,
+            "history":[{"role":"user","text":"hi"},{"role":"assistant","text":"hello"}]}"#,
     );
     assert_eq!(decode_json(&body), Ok(expected));
 }

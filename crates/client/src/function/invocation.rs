@@ -133,6 +133,11 @@ impl Invocation {
         self.body.answers.iter().find(|answer| answers(answer, id))
     }
 
+    /// What was said before, oldest first, if the relay is configured to tell.
+    pub fn history(&self) -> &[relay::Said] {
+        &self.body.history
+    }
+
     /// Index of the first record of the answer.
     pub fn next_n(&self) -> u64 {
         self.body.next_n.unwrap_or(0)

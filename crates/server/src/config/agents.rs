@@ -145,7 +145,11 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
         Kind::Text,
         "openai: what the model is told first; `{{session}}`, `{{agent}}`, `{{principal}}`, `{{protocol}}`, `{{device}}`, `{{workspace}}`, `{{date}}` and `{{meta.<key>}}` are filled in.",
     ),
-    ("history", Kind::Integer, "openai: how many earlier messages the model is shown."),
+    (
+        "history",
+        Kind::Integer,
+        "openai, function: how many earlier messages the model is shown, or the function is told; a function none unless set.",
+    ),
     (
         "history_tokens",
         Kind::Integer,

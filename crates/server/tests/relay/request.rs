@@ -287,3 +287,26 @@ async fn frames_are_over(peer: &mut Peer) -> bool {
         frames_of(peer, 9).await.last().is_some_and(|frame| frame.outcome() == "interrupted")
     }
 }
+
+#[tokio::test]
+async fn a_function_is_told_what_was_said_before_if_it_is_to_be() {
+    let mut relayed = Relayed::start(&["agents.fn.history=3"]).await;
+    let mut peer = relayed.client().await;
+    for (id, word) in [(1, "one"), (2, "two"), (3, "three")] {
+        peer.send(INVOKE, id, &json!({ "input": word, "session": "talk" })).await;
+        let exchange = relayed.function.next().await;
+        let history = exchange.asked.body["history"].clone();
+        let said = |role: &str, text: &str| json!({ "role": role, "text": text });
+        match id {
+            1 => assert!(history.is_null(), "{history}"),
+            2 => assert_eq!(history, json!([said("user", "one"), said("assistant", "one!")])),
+            _ => {
+                let newest = [said("assistant", "one!"), said("user", "two"), said("assistant", "two!")];
+                assert_eq!(history, json!(newest));
+            }
+        }
+        let answer = format!("{word}!");
+        exchange.ndjson(&[text(&answer), end()]).await;
+        frames_of(&mut peer, id).await;
+    }
+}
