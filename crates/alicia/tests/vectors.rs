@@ -1,7 +1,12 @@
 //! Every vector of §14 and of other peoples' encoders, from `vectors/alicia/frames`: decoded, encoded again,
 //! and cut at every length.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
 
 use bytes::{Bytes, BytesMut};
 use switchboard_alicia::value::encode_msgpack;

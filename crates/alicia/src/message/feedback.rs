@@ -3,7 +3,8 @@
 use switchboard_core::Pii;
 
 use super::Reason;
-use super::rows::{Wire, body};
+use super::rows::body;
+use super::wire::Wire;
 use super::words::{Word, names};
 use crate::error::FieldError;
 use crate::id::Id;

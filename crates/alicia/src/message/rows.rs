@@ -3,11 +3,11 @@
 //! what an absent or unknown value means, the alias is accepted and never written, and the range bounds bytes
 //! or items by a field of [`AliciaLimits`].
 
-use bytes::Bytes;
 use switchboard_core::Pii;
 
 use super::Reason;
-use crate::error::{FieldError, Severity};
+use super::wire::Wire;
+use crate::error::FieldError;
 use crate::id::Id;
 use crate::limits::AliciaLimits;
 use crate::value::{Map, Value};
@@ -42,10 +42,11 @@ macro_rules! body {
             }
 
             fn write(&self, conversation: Option<&$crate::id::Id>, map: &mut $crate::value::Map) {
+                // A body without rows needs neither.
                 let _ = (&conversation, &map);
-                $($crate::message::rows::$before_kind::write(map, $before_key, &self.$before);)*
+                $($crate::message::kinds::$before_kind::write(map, $before_key, &self.$before);)*
                 $($crate::message::rows::$conversation(map, conversation);
-                $($crate::message::rows::$after_kind::write(map, $after_key, &self.$after);)*)?
+                $($crate::message::kinds::$after_kind::write(map, $after_key, &self.$after);)*)?
             }
         }
 
@@ -72,7 +73,7 @@ macro_rules! body {
 macro_rules! read {
     ($fields:ident $($hook:ident)?; $($field:ident $kind:ident $key:literal $($alias:literal)? $([$least:literal $most:ident])?;)*) => {{
         let _ = &$fields;
-        $(let $field = $crate::message::rows::$kind::read($fields, $key, &[$($alias)?])?;
+        $(let $field = $crate::message::kinds::$kind::read($fields, $key, &[$($alias)?])?;
         $($crate::message::rows::within(
             &$field, $key, $least, $crate::limits::size($fields.limits.$most),
         )?;)?)*
@@ -102,210 +103,15 @@ impl<'a> Fields<'a> {
     }
 
     /// The first of these members that is there; nil counts as absent.
-    fn take(&mut self, key: &str, aliases: &[&str]) -> Option<Value> {
+    pub(super) fn take(&mut self, key: &str, aliases: &[&str]) -> Option<Value> {
         let keys = std::iter::once(&key).chain(aliases);
         keys.filter_map(|key| self.map.remove(key)).find(|value| *value != Value::Nil)
     }
 
-    fn typed<T: Wire>(&mut self, key: &str, aliases: &[&str]) -> Result<Option<T>, FieldError> {
+    pub(super) fn typed<T: Wire>(&mut self, key: &str, aliases: &[&str]) -> Result<Option<T>, FieldError> {
         let value = self.take(key, aliases).filter(|value| !T::is_absent(value));
         value.map(|value| T::from_value(value, self.limits)).transpose().map_err(|error| error.below(key))
     }
-}
-
-/// How one value is written in MessagePack.
-pub(crate) trait Wire: Sized {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError>;
-    fn to_value(&self) -> Value;
-
-    /// Whether a value that is there means that there is none.
-    fn is_absent(_value: &Value) -> bool {
-        false
-    }
-}
-
-/// Has to be there.
-pub(crate) mod required {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<T, FieldError> {
-        fields.typed(key, aliases)?.ok_or_else(|| FieldError::new(key, Reason::Missing))
-    }
-
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &T) {
-        map.insert(key, value.to_value());
-    }
-}
-
-/// May be absent, and is then not written.
-pub(crate) mod optional {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        fields.typed(key, aliases)
-    }
-
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &Option<T>) {
-        if let Some(value) = value {
-            map.insert(key, value.to_value());
-        }
-    }
-}
-
-/// A boolean that is false when absent, and is not written when false.
-pub(crate) mod flag {
-    use super::*;
-
-    pub(crate) fn read(fields: &mut Fields<'_>, key: &str, aliases: &[&str]) -> Result<bool, FieldError> {
-        fields.typed(key, aliases).map(Option::unwrap_or_default)
-    }
-
-    pub(crate) fn write(map: &mut Map, key: &'static str, value: &bool) {
-        if *value {
-            map.insert(key, true);
-        }
-    }
-}
-
-/// Has a default when absent, and is always written.
-pub(crate) mod defaulted {
-    use super::*;
-
-    pub(crate) fn read<T: Wire + Default>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<T, FieldError> {
-        fields.typed(key, aliases).map(Option::unwrap_or_default)
-    }
-
-    pub(crate) use super::required::write;
-}
-
-/// Always written, as `""` when there is none.
-pub(crate) mod or_empty {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        match fields.take(key, aliases) {
-            Some(value) if value.as_str() != Some("") => {
-                T::from_value(value, fields.limits).map(Some).map_err(|error| error.below(key))
-            }
-            Some(_) | None => Ok(None),
-        }
-    }
-
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &Option<T>) {
-        map.insert(key, value.as_ref().map_or_else(|| Value::from(""), T::to_value));
-    }
-}
-
-/// A name that decides what happens: has to be there, and an unknown one makes the message malformed.
-pub(crate) mod deciding {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<T, FieldError> {
-        required::read(fields, key, aliases).map_err(decides)
-    }
-
-    pub(crate) use super::required::write;
-}
-
-/// The same for a name that may be absent.
-pub(crate) mod deciding_optional {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        fields.typed(key, aliases).map_err(decides)
-    }
-
-    pub(crate) use super::optional::write;
-}
-
-/// A name that is taken for absent when it is unknown.
-pub(crate) mod known {
-    use super::*;
-
-    pub(crate) fn read<T: Wire>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        match fields.typed(key, aliases) {
-            Err(FieldError { reason: Reason::Choice(_), .. }) => Ok(None),
-            read => read,
-        }
-    }
-
-    pub(crate) use super::optional::write;
-}
-
-/// A name that is taken for the default when it is unknown.
-pub(crate) mod known_or_default {
-    use super::*;
-
-    pub(crate) fn read<T: Wire + Default>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        match fields.typed(key, aliases) {
-            Err(FieldError { reason: Reason::Choice(_), .. }) => Ok(Some(T::default())),
-            read => read,
-        }
-    }
-
-    pub(crate) use super::optional::write;
-}
-
-/// Members that stand beside the others; without them, or with broken ones, there are none.
-pub(crate) mod beside {
-    use super::*;
-
-    pub(crate) fn read<T: Members>(
-        fields: &mut Fields<'_>,
-        key: &str,
-        aliases: &[&str],
-    ) -> Result<Option<T>, FieldError> {
-        Ok(fields.take(key, aliases).and_then(|_| T::read(fields).ok()))
-    }
-
-    /// The first of them repeats `content`.
-    pub(crate) fn write<T: Members>(map: &mut Map, key: &'static str, value: &Option<T>) {
-        if let (Some(value), Some(content)) = (value, map.get("content").cloned()) {
-            map.insert(key, content);
-            value.write(None, map);
-        }
-    }
-}
-
-/// Accepted and kept, never written: keys that were withdrawn.
-pub(crate) mod withdrawn {
-    use super::*;
-
-    pub(crate) use super::optional::read;
-
-    pub(crate) fn write<T: Wire>(_map: &mut Map, _key: &'static str, _value: &Option<T>) {}
 }
 
 /// Writes `conversationId`, `""` if there is none.
@@ -373,168 +179,4 @@ impl<T: Measured> Measured for Option<T> {
     fn too_much(most: usize) -> Reason {
         T::too_much(most)
     }
-}
-
-impl Wire for Value {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        Ok(value)
-    }
-
-    fn to_value(&self) -> Value {
-        self.clone()
-    }
-}
-
-impl Wire for Map {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        if let Value::Map(map) = value { Ok(map) } else { Err(here(Reason::Type("a map"))) }
-    }
-
-    fn to_value(&self) -> Value {
-        Value::Map(self.clone())
-    }
-}
-
-impl Wire for String {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        if let Value::Str(text) = value { Ok(text) } else { Err(here(Reason::Type("text"))) }
-    }
-
-    fn to_value(&self) -> Value {
-        self.as_str().into()
-    }
-}
-
-impl<T: Wire> Wire for Pii<T> {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
-        T::from_value(value, limits).map(Self)
-    }
-
-    fn to_value(&self) -> Value {
-        self.0.to_value()
-    }
-}
-
-impl Wire for Bytes {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        if let Value::Bin(bytes) = value { Ok(bytes) } else { Err(here(Reason::Type("bytes"))) }
-    }
-
-    fn to_value(&self) -> Value {
-        Value::Bin(self.clone())
-    }
-}
-
-impl Wire for bool {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        value.as_bool().ok_or_else(|| here(Reason::Type("a boolean")))
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
-
-impl Wire for f64 {
-    fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-        let float = value.as_float().ok_or_else(|| here(Reason::Type("a number")))?;
-        if float.is_finite() { Ok(float) } else { Err(here(Reason::Range)) }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
-
-/// Integers of any width; one that does not fit is out of range.
-macro_rules! integers {
-    ($($type:ident |$int:ident| $value:expr;)*) => {$(
-        impl Wire for $type {
-            fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
-                match (value.as_int(), &value) {
-                    (Some(int), _) => Self::try_from(int).map_err(|_| here(Reason::Range)),
-                    (None, Value::UInt(uint)) => Self::try_from(*uint).map_err(|_| here(Reason::Range)),
-                    (None, _) => Err(here(Reason::Type("an integer"))),
-                }
-            }
-
-            fn to_value(&self) -> Value {
-                let $int = *self;
-                Value::from($value)
-            }
-        }
-    )*};
-}
-
-integers! {
-    i64 |int| int;
-    u64 |int| int;
-    i32 |int| i64::from(int);
-    u32 |int| i64::from(int);
-    u16 |int| i64::from(int);
-}
-
-/// The severity is a number from 0 to 3.
-impl Wire for Severity {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
-        Self::from_number(i64::from_value(value, limits)?).ok_or_else(|| here(Reason::Range))
-    }
-
-    fn to_value(&self) -> Value {
-        i64::from(self.number()).into()
-    }
-}
-
-/// An empty id is no id.
-impl Wire for Id {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
-        Self::new(String::from_value(value, limits)?).map_err(here)
-    }
-
-    fn to_value(&self) -> Value {
-        self.as_str().into()
-    }
-
-    fn is_absent(value: &Value) -> bool {
-        value.as_str() == Some("")
-    }
-}
-
-impl<T: Wire> Wire for Vec<T> {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
-        let Value::Array(items) = value else { return Err(here(Reason::Type("a list"))) };
-        let items = items.into_iter().enumerate().map(|(index, item)| {
-            T::from_value(item, limits).map_err(|error| error.below(&format!("[{index}]")))
-        });
-        items.collect()
-    }
-
-    fn to_value(&self) -> Value {
-        Value::Array(self.iter().map(T::to_value).collect())
-    }
-}
-
-/// A map inside of a body.
-impl<T: Members> Wire for T {
-    fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
-        T::read(&mut Fields::new(Map::from_value(value, limits)?, limits))
-    }
-
-    fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        self.write(None, &mut map);
-        Value::Map(map)
-    }
-}
-
-/// An error at the value itself; whoever knows its key adds it.
-pub(crate) fn here(reason: Reason) -> FieldError {
-    FieldError::new("", reason)
-}
-
-fn decides(mut error: FieldError) -> FieldError {
-    if let Reason::Choice(names) = error.reason {
-        error.reason = Reason::Deciding(names);
-    }
-    error
 }

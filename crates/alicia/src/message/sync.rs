@@ -4,7 +4,9 @@ use switchboard_core::Pii;
 
 use super::rows::body;
 use super::words::{Word, names};
+use crate::error::FieldError;
 use crate::id::Id;
+use crate::limits::AliciaLimits;
 use crate::value::{Map, Value};
 
 body! {
@@ -17,7 +19,7 @@ body! {
 
 body! {
     /// One of them. What is missing or not allowed here is a conflict of this message, not a fault of all.
-    SyncMessage {
+    SyncMessage then tidied {
         /// The id the client gave it, normally `local_…`; a conflict if empty.
         local_id: String = defaulted "localId";
         /// The client's idea of its place.
@@ -32,6 +34,14 @@ body! {
         created_at: String = defaulted "createdAt";
         /// When it was last changed, RFC 3339.
         updated_at: Option<String> = optional "updatedAt";
+    }
+}
+
+impl SyncMessage {
+    /// An empty parent is none.
+    fn tidied(mut self, _limits: &AliciaLimits) -> Result<Self, FieldError> {
+        self.previous_id = self.previous_id.filter(|previous| !previous.is_empty());
+        Ok(self)
     }
 }
 

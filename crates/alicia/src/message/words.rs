@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Reason;
-use super::rows::{Wire, here};
+use super::wire::{Wire, here};
 use crate::error::FieldError;
 use crate::limits::AliciaLimits;
 use crate::value::Value;
@@ -32,14 +32,14 @@ macro_rules! names {
             }
         }
 
-        impl $crate::message::rows::Wire for $type {
+        impl $crate::message::wire::Wire for $type {
             fn from_value(
                 value: $crate::value::Value,
                 limits: &$crate::limits::AliciaLimits,
             ) -> Result<Self, $crate::error::FieldError> {
-                let name = <String as $crate::message::rows::Wire>::from_value(value, limits)?;
+                let name = <String as $crate::message::wire::Wire>::from_value(value, limits)?;
                 let unknown = $crate::message::Reason::Choice(Self::NAMES);
-                Self::from_name(&name).ok_or_else(|| $crate::message::rows::here(unknown))
+                Self::from_name(&name).ok_or_else(|| $crate::message::wire::here(unknown))
             }
 
             fn to_value(&self) -> $crate::value::Value {

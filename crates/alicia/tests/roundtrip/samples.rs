@@ -6,26 +6,26 @@ use switchboard_alicia::message::*;
 use switchboard_alicia::{Body, Id, LiteBody, LiteType, Map, MessageType, Meta, Severity, Value, Word};
 use switchboard_core::{Pii, SplitMix};
 
-pub struct Gen(SplitMix);
+pub(crate) struct Gen(SplitMix);
 
 impl Gen {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(SplitMix::new(seed))
     }
 
-    pub fn of<T: Sample>(&mut self) -> T {
+    pub(crate) fn of<T: Sample>(&mut self) -> T {
         T::sample(self)
     }
 
-    pub fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         (self.0.next() >> 32) as usize % most
     }
 
-    pub fn chance(&mut self) -> bool {
+    pub(crate) fn chance(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    pub fn int(&mut self, least: i64, most: i64) -> i64 {
+    pub(crate) fn int(&mut self, least: i64, most: i64) -> i64 {
         let width = most.wrapping_sub(least).cast_unsigned();
         // Small magnitudes as often as large ones.
         let bits = self.below(65);
@@ -33,7 +33,7 @@ impl Gen {
         least.wrapping_add((raw % width.saturating_add(1).max(1)).cast_signed())
     }
 
-    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
@@ -57,7 +57,7 @@ impl Gen {
     }
 }
 
-pub trait Sample {
+pub(crate) trait Sample {
     fn sample(g: &mut Gen) -> Self;
 }
 
@@ -347,7 +347,7 @@ impl Sample for Commentary {
 /// A body of this type; names each, so that a new type does not compile without one.
 macro_rules! bodies {
     ($($name:ident)*) => {
-        pub fn body(g: &mut Gen, kind: MessageType) -> Body {
+        pub(crate) fn body(g: &mut Gen, kind: MessageType) -> Body {
             match kind { $(MessageType::$name => Body::$name(g.of()),)* }
         }
     };
@@ -355,7 +355,7 @@ macro_rules! bodies {
 
 macro_rules! lite_bodies {
     ($($name:ident)*) => {
-        pub fn lite_body(g: &mut Gen, kind: LiteType) -> LiteBody {
+        pub(crate) fn lite_body(g: &mut Gen, kind: LiteType) -> LiteBody {
             match kind { $(LiteType::$name => LiteBody::$name(g.of()),)* }
         }
     };

@@ -5,7 +5,7 @@ use switchboard_alicia::{Map, Value};
 use crate::samples::Gen;
 
 /// The same members in another order.
-pub fn shuffled(g: &mut Gen, map: Map) -> Map {
+pub(crate) fn shuffled(g: &mut Gen, map: Map) -> Map {
     let mut members: Vec<_> = map.into_iter().collect();
     for index in (1..members.len()).rev() {
         members.swap(index, g.below(index + 1));
@@ -14,7 +14,7 @@ pub fn shuffled(g: &mut Gen, map: Map) -> Map {
 }
 
 /// Some encoding of the value.
-pub fn encode(g: &mut Gen, value: &Value) -> Vec<u8> {
+pub(crate) fn encode(g: &mut Gen, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     put(g, value, &mut out);
     out
