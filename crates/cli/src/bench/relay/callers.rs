@@ -28,26 +28,26 @@ pub(super) trait Caller: Send + 'static {
     fn call(&mut self, load: Load) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// Through the relay.
-impl Caller for Peer {
-    async fn call(&mut self, load: Load) -> anyhow::Result<()> {
-        let said = self.turn(AGENT, load.text()).await?;
-        let expected = load.count as usize * load.size;
-        ensure!(said >= expected, "{said} bytes came instead of {expected}");
-        Ok(())
-    }
+/// Through the relay, over ASP.
+pub(super) struct Relayed {
+    peer: Peer,
+    /// The function, or an agent in the server itself.
+    agent: &'static str,
 }
 
-impl Peer {
-    /// One turn of an agent; answers how many bytes of frames came.
-    pub(super) async fn turn(&mut self, agent: &str, text: impl Into<String>) -> anyhow::Result<usize> {
+impl Relayed {
+    pub(super) const fn new(peer: Peer, agent: &'static str) -> Self {
+        Self { peer, agent }
+    }
+
+    /// One turn; answers how many bytes of frames came.
+    pub(super) async fn turn(&mut self, text: impl Into<String>) -> anyhow::Result<usize> {
         let mut invoke = Invoke::chat(text);
-        invoke.agent = Some(agent.to_owned());
-        self.invoke(1, &invoke).await?;
+        invoke.agent = Some(self.agent.to_owned());
+        self.peer.invoke(1, &invoke).await?;
         let mut bytes = 0;
         loop {
-            for received in self.receive().await? {
-                // Deltas may be merged on their way, but nothing of them gets lost.
+            for received in self.peer.receive().await? {
                 bytes += received.frame.payload.len();
                 ensure!(received.frame.opcode != Opcode::Error, "a turn failed");
                 if received.is_end() {
@@ -55,6 +55,16 @@ impl Peer {
                 }
             }
         }
+    }
+}
+
+impl Caller for Relayed {
+    async fn call(&mut self, load: Load) -> anyhow::Result<()> {
+        let said = self.turn(load.text()).await?;
+        // Deltas may be merged on their way, but nothing of them gets lost.
+        let expected = load.count as usize * load.size;
+        ensure!(said >= expected, "{said} bytes came instead of {expected}");
+        Ok(())
     }
 }
 
@@ -152,13 +162,13 @@ mod tests {
         let server = tokio::spawn(server.run(listener, std::future::pending()));
 
         let mut direct = Direct::connect(&address, 0).await.unwrap();
-        let mut relayed = Peer::connect_unlimited(&relay).await.unwrap();
+        let mut relayed = Relayed::new(Peer::connect_unlimited(&relay).await.unwrap(), AGENT);
         for load in [Load::burst(1, 32), Load::burst(1_000, 32)] {
             direct.call(load).await.unwrap();
             relayed.call(load).await.unwrap();
         }
-        assert!(relayed.turn("echo", "hello").await.unwrap() >= "hello".len());
-        assert!(relayed.turn("nobody", "hello").await.is_err(), "there is no such agent");
+        let mut inside = Relayed::new(Peer::connect_unlimited(&relay).await.unwrap(), "echo");
+        inside.call(Load::burst(1, 32)).await.unwrap();
 
         function.abort();
         assert!(function.await.is_err(), "it was stopped");

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! yardstick   Direct ──────────────── signed POST ──▶ function
-//! measured    Peer ── WebSocket ──▶ server ── POST ──▶ function
+//! measured    Relayed ── WebSocket ──▶ server ── POST ──▶ function
+//! beside it   Relayed ── WebSocket ──▶ server, which answers by itself
 //! ```
 
 mod callers;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use super::figures::{Scale, connect_many, millis};
 use super::report::{Figure, percentile};
 use super::servers::{Load, Process};
-use callers::{Caller, Direct};
+use callers::{Caller, Direct, Relayed};
 
 pub(super) use function::serve as serve_function;
 
@@ -34,9 +35,12 @@ pub(super) async fn functions(scale: Scale) -> anyhow::Result<Vec<Figure>> {
             let direct =
                 measure(&function, connect_directly(&function, callers).await?, rounds, load).await?;
             let relay = Process::relay(&settings(&function.address)).await?;
-            let peers = connect_many(&relay.address, callers, false).await?;
-            let relayed = measure(&relay, peers, rounds, load).await?;
+            let relayed = measure(&relay, connect(&relay, AGENT, callers).await?, rounds, load).await?;
             figures.extend(relayed.figures(kind, callers, &direct));
+            if kind == Kind::Requests {
+                let inside = measure(&relay, connect(&relay, "echo", callers).await?, rounds, load).await?;
+                figures.extend(relayed.figures_beyond(callers, &inside));
+            }
         }
     }
     figures.extend(slow::functions(if whole { slow::WHOLE } else { slow::QUICK }).await?);
@@ -52,6 +56,24 @@ enum Kind {
     Records,
 }
 
+impl Kind {
+    const fn one(self) -> &'static str {
+        match self {
+            Self::Requests => "request",
+            Self::Records => "record",
+        }
+    }
+
+    fn name(self, callers: usize, figure: &str) -> String {
+        let plural = if callers == 1 { "" } else { "s" };
+        let what = match self {
+            Self::Requests => "requests",
+            Self::Records => "answers of 1000 records",
+        };
+        format!("Relay, {what}, {callers} caller{plural}: {figure}")
+    }
+}
+
 /// What was seen of one process.
 struct Sample {
     /// Requests or records per second.
@@ -63,13 +85,9 @@ struct Sample {
 }
 
 impl Sample {
-    fn figures(mut self, kind: Kind, callers: usize, direct: &Self) -> Vec<Figure> {
-        let plural = if callers == 1 { "" } else { "s" };
-        let (what, one) = match kind {
-            Kind::Requests => ("requests", "request"),
-            Kind::Records => ("answers of 1000 records", "record"),
-        };
-        let name = |figure: &str| format!("Relay, {what}, {callers} caller{plural}: {figure}");
+    fn figures(&self, kind: Kind, callers: usize, direct: &Self) -> Vec<Figure> {
+        let one = kind.one();
+        let name = |figure: &str| kind.name(callers, figure);
         let mut figures = vec![
             Figure::new(name(&format!("{one}s per second")), self.rate, "/s")
                 .yardstick("called directly", direct.rate),
@@ -77,14 +95,39 @@ impl Sample {
                 .yardstick("CPU of the function, called directly (µs)", direct.cost),
         ];
         for share in [50.0, 99.0] {
-            let theirs = percentile(&mut direct.times.clone(), share);
-            let added = percentile(&mut self.times, share) - theirs;
+            let theirs = direct.time(share);
+            let figure = format!("added until the end of the answer, p{share}");
             figures.push(
-                Figure::new(name(&format!("added until the end of the answer, p{share}")), added, "ms")
+                Figure::new(name(&figure), self.time(share) - theirs, "ms")
                     .yardstick("called directly (ms)", theirs),
             );
         }
         figures
+    }
+
+    /// What a function costs beyond an agent in the server, whose turns pass through the same log.
+    fn figures_beyond(&self, callers: usize, inside: &Self) -> Vec<Figure> {
+        let name = |figure: &str| Kind::Requests.name(callers, figure);
+        let mut figures = vec![
+            Figure::new(name("CPU of the server beyond a direct turn"), self.cost - inside.cost, "µs")
+                .yardstick("direct turn (µs)", inside.cost),
+        ];
+        for share in [50.0, 99.0] {
+            let theirs = inside.time(share);
+            figures.push(
+                Figure::new(
+                    name(&format!("added to a direct turn, p{share}")),
+                    self.time(share) - theirs,
+                    "ms",
+                )
+                .yardstick("direct turn (ms)", theirs),
+            );
+        }
+        figures
+    }
+
+    fn time(&self, share: f64) -> f64 {
+        percentile(&mut self.times.clone(), share)
     }
 }
 
@@ -124,6 +167,11 @@ async fn measure<C: Caller>(
     let (elapsed, cpu) = (began.elapsed(), process.cpu() - cpu);
     let count = calls as f64 * f64::from(load.count);
     Ok(Sample { rate: count / elapsed.as_secs_f64(), cost: cpu.as_secs_f64() * 1e6 / count, times })
+}
+
+async fn connect(relay: &Process, agent: &'static str, callers: usize) -> anyhow::Result<Vec<Relayed>> {
+    let peers = connect_many(&relay.address, callers, false).await?;
+    Ok(peers.into_iter().map(|peer| Relayed::new(peer, agent)).collect())
 }
 
 async fn connect_directly(function: &Process, callers: usize) -> anyhow::Result<Vec<Direct>> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use switchboard_asp::message::{Invoke, Opcode};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
+use super::callers::Relayed;
 use super::{AGENT, settings};
 use crate::bench::figures::{connect_many, millis};
 use crate::bench::peer::Peer;
@@ -26,6 +27,8 @@ pub(super) struct Amount {
     turns: Duration,
     /// Deltas of a direct stream.
     deltas: u32,
+    /// How long memory may take to be given back.
+    settle: Duration,
 }
 
 pub(super) const WHOLE: Amount = Amount {
@@ -34,45 +37,50 @@ pub(super) const WHOLE: Amount = Amount {
     quiet: Duration::from_secs(4),
     turns: Duration::from_secs(8),
     deltas: 40_000,
+    settle: Duration::from_secs(4),
 };
 pub(super) const QUICK: Amount = Amount {
     functions: 100,
-    records: 6,
+    records: 8,
     quiet: Duration::from_secs(1),
     turns: Duration::from_secs(1),
     deltas: 5_000,
+    settle: Duration::from_secs(1),
 };
 
-/// Direct turns with and without slow functions beside them, on the same server.
+/// Slow functions on a server of their own, direct turns beside them, and the same turns on a server without.
 pub(super) async fn functions(amount: Amount) -> anyhow::Result<Vec<Figure>> {
     let function = Process::function().await?;
     let mut settings = settings(&function.address);
     settings.push(format!("agents.stream.deltas={}", amount.deltas));
-    let relay = Process::relay(&settings).await?;
-    Directly::measure(&relay.address, Amount { turns: WARM, ..amount }).await?;
-    let alone = Directly::measure(&relay.address, amount).await?;
+    let without = Process::relay(&settings).await?;
+    let alone = Directly::measure(&without.address, amount).await?;
+    let without = mebibytes(without.peak_memory());
 
+    let relay = Process::relay(&settings).await?;
     let peers = connect_many(&relay.address, amount.functions, false).await?;
     let idle = mebibytes(relay.memory());
     let mut running = Running::begin(peers, amount.records).await?;
     let (cpu, began) = (relay.cpu(), Instant::now());
     sleep(amount.quiet).await;
     let busy = (relay.cpu() - cpu).as_secs_f64() / began.elapsed().as_secs_f64() * 100.0;
+    let held = mebibytes(relay.peak_memory());
     let beside = Directly::measure(&relay.address, amount).await?;
-    ensure!(running.is_whole(), "slow functions have ended before everything was measured");
+    running.check()?;
     let mut outcome = running.end().await;
     let peak = mebibytes(relay.peak_memory());
-    sleep(SETTLE).await;
+    sleep(amount.settle).await;
     let after = mebibytes(relay.memory());
 
     let name = |what: &str| format!("Relay, {} slow functions at a time: {what}", amount.functions);
     let mut figures = vec![
-        Figure::new(name("memory of the server, peak"), peak, "MiB")
-            .yardstick("before, all clients connected (MiB)", idle)
+        Figure::new(name("memory of the server, peak"), held, "MiB")
+            .yardstick("their clients alone (MiB)", idle)
             .budget(100.0 / MIB, 50.0 / MIB),
-        Figure::new(name("memory of the server, some seconds later"), after, "MiB")
-            .yardstick("before, all clients connected (MiB)", idle),
-        Figure::new(name("CPU of the server meanwhile, of one core"), busy, "%"),
+        Figure::new(name("memory of the server, peak with direct turns beside them"), peak, "MiB")
+            .yardstick("direct turns alone (MiB)", without),
+        Figure::new(name("memory of the server, some seconds after all of it"), after, "MiB"),
+        Figure::new(name("CPU of the server for them, of one core"), busy, "%"),
         Figure::new(name("answers that failed or lost something"), outcome.broken as f64, "")
             .yardstick("answers whole", outcome.whole as f64)
             .budget(0.0, 0.0),
@@ -118,9 +126,15 @@ impl Running {
         Ok(Self { answers, records })
     }
 
-    /// Whether none has ended so far.
-    fn is_whole(&mut self) -> bool {
-        self.answers.try_join_next().is_none()
+    /// None may have ended so far, or what was measured was measured beside fewer.
+    fn check(&mut self) -> anyhow::Result<()> {
+        match self.answers.try_join_next() {
+            None => Ok(()),
+            Some(ended) => {
+                ended??;
+                bail!("slow functions have ended before everything was measured")
+            }
+        }
     }
 
     async fn end(mut self) -> Outcome {
@@ -174,17 +188,19 @@ impl Directly {
         let mut tasks = JoinSet::new();
         let peers = connect_many(address, SPEAKERS as usize, false).await?;
         for (number, peer) in (0..).zip(peers) {
-            tasks.spawn(speak(peer, EVERY * number / SPEAKERS, amount.turns));
+            let phase = EVERY * number / SPEAKERS;
+            tasks.spawn(speak(Relayed::new(peer, "echo"), phase, amount.turns));
         }
         let mut times = Vec::new();
         while let Some(result) = tasks.join_next().await {
             times.extend(result??);
         }
-        let mut peer = Peer::connect_unlimited(address).await?;
+        let mut peer = Relayed::new(Peer::connect_unlimited(address).await?, "stream");
+        peer.turn("go").await?;
         let mut rates = Vec::new();
         for _ in 0..STREAMS {
             let began = Instant::now();
-            peer.turn("stream", "go").await?;
+            peer.turn("go").await?;
             rates.push(f64::from(amount.deltas) / began.elapsed().as_secs_f64());
         }
         Ok(Self { times, rate: percentile(&mut rates, 50.0) })
@@ -212,7 +228,10 @@ impl Directly {
 }
 
 /// Short turns at a steady pace; answers how long each took.
-async fn speak(mut peer: Peer, phase: Duration, during: Duration) -> anyhow::Result<Vec<f64>> {
+async fn speak(mut peer: Relayed, phase: Duration, during: Duration) -> anyhow::Result<Vec<f64>> {
+    for _ in 0..WARM {
+        peer.turn("hello").await?;
+    }
     let first = Instant::now() + phase;
     let mut ticks = interval_at(first, EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -220,7 +239,7 @@ async fn speak(mut peer: Peer, phase: Duration, during: Duration) -> anyhow::Res
     while first.elapsed() < during {
         ticks.tick().await;
         let began = Instant::now();
-        peer.turn("echo", "hello").await?;
+        peer.turn("hello").await?;
         times.push(millis(began.elapsed()));
     }
     Ok(times)
@@ -235,9 +254,8 @@ const SPEAKERS: u32 = 8;
 const EVERY: Duration = Duration::from_millis(20);
 /// Streams of which the median counts.
 const STREAMS: usize = 5;
-const WARM: Duration = Duration::from_millis(500);
-/// How long memory may take to be given back.
-const SETTLE: Duration = Duration::from_secs(3);
+/// Turns of each before those that count.
+const WARM: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Megabytes in a mebibyte.
 const MIB: f64 = 1.048_576;
