@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::callers::Relayed;
 use super::{AGENT, settings};
-use crate::bench::figures::{connect_many, millis};
+use crate::bench::figures::{connect_many, millis, phase};
 use crate::bench::peer::Peer;
 use crate::bench::report::{Figure, percentile};
 use crate::bench::servers::{Load, Process};
@@ -115,8 +115,13 @@ impl Running {
         let count = peers.len();
         let (began, mut beginnings) = mpsc::channel(count.max(1));
         let mut answers = JoinSet::new();
-        for peer in peers {
-            answers.spawn(listen(peer, records, began.clone()));
+        let load = Load::paced(records, 32, Duration::from_secs(1));
+        for (number, peer) in (0..).zip(peers) {
+            let (began, phase) = (began.clone(), phase(load, number, u32::try_from(count)?));
+            answers.spawn(async move {
+                sleep(phase).await;
+                listen(peer, load, began).await
+            });
         }
         drop(began);
         for _ in 0..count {
@@ -153,8 +158,8 @@ impl Running {
 }
 
 /// Asks a slow function, and tells when its first record has come; answers how old each was.
-async fn listen(mut peer: Peer, records: u32, began: mpsc::Sender<()>) -> anyhow::Result<Vec<f64>> {
-    let mut invoke = Invoke::chat(Load::paced(records, 32, Duration::from_secs(1)).text());
+async fn listen(mut peer: Peer, load: Load, began: mpsc::Sender<()>) -> anyhow::Result<Vec<f64>> {
+    let mut invoke = Invoke::chat(load.text());
     invoke.agent = Some(AGENT.to_owned());
     peer.invoke(1, &invoke).await?;
     let mut began = Some(began);
