@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::peer::Peer;
+use super::relay;
 use super::report::{Figure, percentile};
 use super::servers::{Load, Process, micros};
 
@@ -34,6 +35,7 @@ impl Scale {
             "memory" => self.idle + WARM,
             "storm" => self.storm,
             "growth" => self.sessions,
+            "relay" => relay::CONNECTIONS,
             _ => 1000,
         }
     }

@@ -11,6 +11,7 @@ mod figures;
 mod growth;
 mod limits;
 mod peer;
+mod relay;
 mod report;
 mod servers;
 
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth, acolyte, aip.
+    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay.
     #[arg(long)]
     only: Option<String>,
     /// Also write the table to this file.
@@ -38,6 +39,12 @@ pub(crate) struct Args {
     /// Internal: be the yardstick.
     #[arg(long, hide = true)]
     child_bare: bool,
+    /// Internal: be the relay under measurement.
+    #[arg(long, hide = true)]
+    child_relay: bool,
+    /// Internal: be the function behind it.
+    #[arg(long, hide = true)]
+    child_function: bool,
     /// Internal: settings of the server under measurement.
     #[arg(long, hide = true)]
     set: Vec<String>,
@@ -54,6 +61,14 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
     }
     if args.child_bare {
         servers::serve_bare().await?;
+        return Ok(true);
+    }
+    if args.child_relay {
+        servers::serve_relay(args.set).await?;
+        return Ok(true);
+    }
+    if args.child_function {
+        relay::serve_function().await?;
         return Ok(true);
     }
     let scale = if args.quick { Scale::QUICK } else { Scale::WHOLE };
@@ -74,6 +89,7 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "interrupt" => figures::interrupt(scale).await?,
             "acolyte" => acolyte::chats(scale).await?,
             "aip" => aip::devices(scale).await?,
+            "relay" => relay::functions(scale).await?,
             _ => growth::growth(scale).await?,
         };
         for figure in figures {
@@ -116,4 +132,5 @@ const GROUPS: &[&str] = &[
     "growth",
     "acolyte",
     "aip",
+    "relay",
 ];

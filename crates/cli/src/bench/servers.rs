@@ -1,5 +1,5 @@
-//! The processes under measurement: our server with an agent made for measuring, and a bare
-//! WebSocket loop with the same library as yardstick.
+//! The processes under measurement: our server with an agent made for measuring, or with a function
+//! behind it, and a bare WebSocket loop with the same library as yardstick.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -28,7 +28,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::peer::dial;
-use super::{acolyte, aip};
+use super::{acolyte, aip, relay};
 
 /// What the agent is asked to produce: `count size delay_us stamp`.
 #[derive(Clone, Copy, Debug)]
@@ -133,14 +133,24 @@ impl Agent for LoadAgent {
 /// Serves with the measuring agent until killed.
 pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
     let config = Config::load(None, [], overrides)?;
-    let listener = switchboard_server::listen(config.listen)?;
-    let address = listener.local_addr()?;
     let agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::from([
         (AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>),
         (AgentId::from("aip-script"), Arc::new(DeviceScript)),
     ]);
-    let server = Server::start_with(config, agents).await?;
-    announce(&address.to_string())?;
+    let listener = switchboard_server::listen(config.listen)?;
+    run(Server::start_with(config, agents).await?, listener).await
+}
+
+/// Serves with the configured agents, which know the secret of the function, until killed.
+pub(super) async fn serve_relay(overrides: Vec<String>) -> anyhow::Result<()> {
+    let secret = (relay::SECRET_ENV.to_owned(), relay::SECRET.to_owned());
+    let config = Config::load(None, [secret], overrides)?;
+    let listener = switchboard_server::listen(config.listen)?;
+    run(Server::start(config).await?, listener).await
+}
+
+async fn run(server: Server, listener: TcpListener) -> anyhow::Result<()> {
+    announce(&listener.local_addr()?.to_string())?;
     server.run(listener, std::future::pending()).await?;
     Ok(())
 }
@@ -192,7 +202,7 @@ async fn bare_loop(mut socket: WebSocket, flush_each: bool) {
     }
 }
 
-fn announce(address: &str) -> anyhow::Result<()> {
+pub(super) fn announce(address: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     writeln!(std::io::stdout(), "listening on {address}")?;
     Ok(())
@@ -208,8 +218,23 @@ pub(super) struct Process {
 impl Process {
     /// Our server, on an empty log.
     pub(super) async fn server(settings: &[&str]) -> anyhow::Result<Self> {
+        Self::with_log("--child-server", settings).await
+    }
+
+    /// Our server with the agents that the settings name, on an empty log.
+    pub(super) async fn relay(settings: &[String]) -> anyhow::Result<Self> {
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        Self::with_log("--child-relay", &settings).await
+    }
+
+    /// The function behind the relay.
+    pub(super) async fn function() -> anyhow::Result<Self> {
+        Self::spawn(&["bench".to_owned(), "--child-function".to_owned()], None).await
+    }
+
+    async fn with_log(role: &str, settings: &[&str]) -> anyhow::Result<Self> {
         let data = tempfile::tempdir()?;
-        let mut arguments = vec!["bench".to_owned(), "--child-server".to_owned()];
+        let mut arguments = vec!["bench".to_owned(), role.to_owned()];
         let wide = [
             format!("data_dir={}", data.path().display()),
             "listen=127.0.0.1:0".into(),
@@ -258,8 +283,18 @@ impl Process {
 
     /// Resident memory in bytes.
     pub(super) fn memory(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most resident memory that it ever had, in bytes.
+    pub(super) fn peak_memory(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// A field of its status, in bytes.
+    fn status(&self, field: &str) -> u64 {
         let status = self.proc("status");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
         line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
