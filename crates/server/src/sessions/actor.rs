@@ -200,18 +200,16 @@ impl SessionActor {
         }
         let clock = &self.sessions.environment.clock;
         let session = self.session.next_wake().map(|at: Timestamp| clock.instant(at));
-        let leases = self.executing.values().map(|executing| executing.lease.runs_out());
+        let leases = self.executing.values().map(|executing| executing.lease.due());
         leases.chain(session).min()
     }
 
     /// Ops for the turns whose executors have not renewed their lease.
     fn lost_executors(&self) -> Vec<Letter> {
         let now = Instant::now();
-        let lost = self.executing.iter().filter(|(_, executing)| executing.lease.runs_out() <= now);
+        let lost = self.executing.iter().filter(|(_, executing)| executing.lease.look(now));
         lost.map(|(turn, executing)| {
             tracing::warn!(turn = %turn, agent = %executing.agent, "an executor has not renewed its lease");
-            // Not to be asked once more until there was time to decide.
-            executing.lease.renew();
             own(Op::Lose { turn: turn.clone(), continues: self.continues(&executing.agent) })
         })
         .collect()

@@ -22,15 +22,24 @@ pub(crate) struct Executing {
 
 /// A sign of life that an executor renews while it works, or waits for its turn to begin. One that
 /// has stopped renewing is lost, whatever became of it.
+///
+/// Silence alone proves nothing if the whole process was stopped: whoever looks then first has
+/// doubts, and gives the executor time for a sign.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    renewed: Mutex<Instant>,
+    signs: Mutex<Signs>,
     term: Duration,
+}
+
+#[derive(Debug)]
+struct Signs {
+    renewed: Instant,
+    doubted: Option<Instant>,
 }
 
 impl Lease {
     pub(crate) fn new(term: Duration) -> Self {
-        Self { renewed: Mutex::new(Instant::now()), term }
+        Self { signs: Mutex::new(Signs { renewed: Instant::now(), doubted: None }), term }
     }
 
     /// How often it is to be renewed.
@@ -39,12 +48,25 @@ impl Lease {
     }
 
     pub(crate) fn renew(&self) {
-        *self.renewed.lock() = Instant::now();
+        *self.signs.lock() = Signs { renewed: Instant::now(), doubted: None };
     }
 
-    /// When it runs out, unless it is renewed.
-    pub(crate) fn runs_out(&self) -> Instant {
-        *self.renewed.lock() + self.term
+    /// When it has to be looked at, unless it is renewed.
+    pub(crate) fn due(&self) -> Instant {
+        let signs = self.signs.lock();
+        match signs.doubted {
+            Some(doubted) => doubted + self.interval(),
+            None => signs.renewed + self.term - self.interval(),
+        }
+    }
+
+    /// Looks at it; answers whether it has run out.
+    pub(crate) fn look(&self, now: Instant) -> bool {
+        if now < self.due() {
+            return false;
+        }
+        let mut signs = self.signs.lock();
+        signs.doubted.replace(now).is_some()
     }
 }
 
@@ -90,5 +112,37 @@ impl CallBoard {
 
     pub(crate) fn verdict(&self) -> Option<TurnEnd> {
         self.verdict.lock().take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_executor_is_lost_after_its_term_and_not_before() {
+        let lease = Lease::new(TERM);
+        let pass = async |seconds| tokio::time::advance(Duration::from_secs(seconds)).await;
+        pass(19).await;
+        assert!(!lease.look(Instant::now()));
+        pass(1).await;
+        assert_eq!(lease.due(), Instant::now());
+        assert!(!lease.look(Instant::now()), "only doubted");
+        pass(9).await;
+        assert!(!lease.look(Instant::now()));
+        pass(1).await;
+        assert!(lease.look(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_was_stopped_gives_its_executors_time() {
+        let lease = Lease::new(TERM);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert!(!lease.look(Instant::now()));
+        lease.renew();
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert!(!lease.look(Instant::now()));
     }
 }
