@@ -16,7 +16,7 @@ use switchboard_core::{
     Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
     TurnState, WorkerId,
 };
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use crate::config::LimitsConfig;
 use crate::meters::TurnMeter;
@@ -108,16 +108,34 @@ impl Host {
         self.directory.read().agents.get(agent).cloned()
     }
 
-    /// Starts work on a turn that waits for an executor.
+    /// Room for a turn that can be claimed the moment it is accepted; none if it may have to wait.
+    pub(crate) fn reserve(&self, turn: &TurnState) -> Option<Reserved> {
+        if turn.device.is_some() {
+            return None;
+        }
+        let place = self.room.clone().try_acquire_owned().ok()?;
+        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), place })
+    }
+
+    fn worker(&self) -> WorkerId {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        WorkerId::new(format!("{}.{number}", self.node))
+    }
+
+    /// Starts work on a turn that waits for an executor, or that was claimed for this one.
     pub(crate) fn start(
         &self,
         session: &Session,
         turn: &TurnState,
         mailbox: mpsc::Sender<Letter>,
         environment: &Environment,
+        reserved: Option<Reserved>,
     ) -> Executing {
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let worker = WorkerId::new(format!("{}.{number}", self.node));
+        let (worker, place) = match reserved {
+            Some(reserved) => (reserved.worker, Some(reserved.place)),
+            None => (self.worker(), None),
+        };
+        let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker);
         let lease = Arc::new(Lease::new(self.lease));
         let (stop, stopped) = watch::channel(false);
         let board = Arc::new(CallBoard::default());
@@ -139,7 +157,7 @@ impl Host {
                 recall: turn.recall,
                 meta: turn.meta.clone(),
                 deadline: turn.deadline,
-                fence: 0,
+                fence: claim.map_or(UNCLAIMED, |claim| claim.fence),
             },
         };
         let agent = self.agent(&turn.agent);
@@ -152,8 +170,11 @@ impl Host {
                 Some(lane) => lane.acquire_owned().await.ok(),
                 None => None,
             };
-            // Never closed, so there is always room in the end.
-            let _place = room.acquire_owned().await;
+            let _place = match place {
+                Some(place) => Some(place),
+                // Never closed, so there is always room in the end.
+                None => room.acquire_owned().await.ok(),
+            };
             execute(port, agent, &workspaces, stopped, began).await;
         };
         tokio::spawn(async move {
@@ -165,6 +186,13 @@ impl Host {
         });
         Executing { agent: turn.agent.clone(), worker, stop, board, lease }
     }
+}
+
+/// What a turn needs to begin, taken in advance.
+pub(crate) struct Reserved {
+    pub(crate) worker: WorkerId,
+    pub(crate) relayed: bool,
+    place: OwnedSemaphorePermit,
 }
 
 /// Renews a lease for as long as it is polled.
@@ -209,11 +237,13 @@ async fn execute(
     began: Option<u64>,
 ) {
     let turn = port.brief.turn.clone();
-    let relayed = agent.as_ref().is_some_and(|agent| agent.is_remote());
-    let Ok(Reply::Claimed { fence }) = port.ask(Op::Claim { turn: turn.clone(), relayed }).await else {
-        return;
-    };
-    port.brief.fence = fence;
+    if port.brief.fence == UNCLAIMED {
+        let relayed = agent.as_ref().is_some_and(|agent| agent.is_remote());
+        let claimed = port.ask(Op::Claim { turn: turn.clone(), relayed }).await;
+        let Ok(Reply::Claimed { fence }) = claimed else { return };
+        port.brief.fence = fence;
+    }
+    let fence = port.brief.fence;
     let _working = TurnMeter::start(&port.brief.agent);
     let board = port.board.clone();
     let port = Arc::new(port);
@@ -408,6 +438,8 @@ impl fmt::Debug for Host {
     }
 }
 
+/// Fences begin at 1.
+const UNCLAIMED: u32 = 0;
 const JOURNAL_READ: usize = 1024;
 /// Bytes of one turn that may be on their way into its session.
 const ROOM: usize = 512 << 10;

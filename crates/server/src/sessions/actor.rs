@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::commit::Draft;
 use super::{ActorBounds, Executing, Letter, Mail, ReplyTo, Sessions, Standing};
 use crate::feed::Feed;
+use crate::host::Reserved;
 
 pub(super) struct SessionActor {
     pub(super) sessions: Arc<Sessions>,
@@ -188,9 +189,23 @@ impl SessionActor {
         let environment = &self.sessions.environment;
         for turn in self.session.turns() {
             if turn.status() == TurnStatus::Ready && !self.executing.contains_key(&turn.turn) {
-                let executing = environment.host.start(&self.session, turn, mailbox.clone(), environment);
+                let mailbox = mailbox.clone();
+                let executing = environment.host.start(&self.session, turn, mailbox, environment, None);
                 self.executing.insert(turn.turn.clone(), executing);
             }
+        }
+    }
+
+    /// Lets those turns begin that were claimed with their acceptance.
+    pub(super) fn start_claimed_turns(&mut self, claimed: Vec<(TurnId, Reserved)>) {
+        let Some(mailbox) = self.mailbox.upgrade() else { return };
+        let environment = &self.sessions.environment;
+        for (turn, reserved) in claimed {
+            // It may have come and gone within one batch.
+            let Some(turn) = self.session.turns().find(|known| known.turn == turn) else { continue };
+            let mailbox = mailbox.clone();
+            let executing = environment.host.start(&self.session, turn, mailbox, environment, Some(reserved));
+            self.executing.insert(turn.turn.clone(), executing);
         }
     }
 

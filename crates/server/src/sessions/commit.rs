@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use switchboard_core::model::{ActorKind, FailureKind, ForExecutor, TurnEnd, TurnOutcome, TurnRequest};
 use switchboard_core::{
-    Actor, Callsign, Committed, Event, Invitation, Op, Position, Reject, Reply, Row, Signal, Timestamp, rows,
+    Actor, Callsign, Committed, Event, Invitation, Op, Position, Reject, Reply, Row, Signal, Timestamp,
+    TurnId, TurnState, TurnStatus, rows,
 };
 use switchboard_store::{Append, Batch, StoreError};
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::actor::{FIRST_BACKOFF, SessionActor, own};
 use super::{AttachRequest, Executing, Mail, ReplyTo};
 use crate::gateway::Place;
+use crate::host::Reserved;
 use crate::meters::turn_ended;
 use crate::port::{Attached, Delivery};
 use crate::schema::check_arguments;
@@ -23,6 +25,8 @@ pub(super) struct Draft {
     events: Vec<Committed>,
     rows: Vec<Row>,
     outcomes: Vec<Outcome>,
+    /// Turns that begin when the batch is committed.
+    claimed: Vec<(TurnId, Reserved)>,
 }
 
 /// What is told to whom once the batch is committed.
@@ -33,7 +37,7 @@ enum Outcome {
 
 impl Draft {
     pub(super) fn new(after: Position) -> Self {
-        Self { after, events: Vec::new(), rows: Vec::new(), outcomes: Vec::new() }
+        Self { after, events: Vec::new(), rows: Vec::new(), outcomes: Vec::new(), claimed: Vec::new() }
     }
 }
 
@@ -52,11 +56,28 @@ impl SessionActor {
                 if opened {
                     self.offer_tools(now, draft);
                 }
+                if let Op::StartTurn(new) = &mail.op {
+                    self.claim_at_once(&new.turn, now, draft);
+                }
                 Ok(decision.reply)
             }
             Err(reject) => Err(reject),
         };
         draft.outcomes.push(Outcome::Op(mail, result));
+    }
+
+    /// A turn that need not wait is claimed in the batch that accepts it: one commit instead of two.
+    fn claim_at_once(&mut self, turn: &TurnId, now: Timestamp, draft: &mut Draft) {
+        let ready = |known: &&TurnState| known.turn == *turn && known.status() == TurnStatus::Ready;
+        let Some(state) = self.session.turns().find(ready) else { return };
+        let Some(reserved) = self.sessions.environment.host.reserve(state) else { return };
+        let op = Op::Claim { turn: turn.clone(), relayed: reserved.relayed };
+        if let Ok(decision) = self.session.decide(&Actor::worker(reserved.worker.clone()), &op, now) {
+            for event in decision.events {
+                self.take(event, now, draft);
+            }
+            draft.claimed.push((turn.clone(), reserved));
+        }
     }
 
     /// The tools of the session's agent are there from the beginning.
@@ -117,9 +138,9 @@ impl SessionActor {
     }
 
     pub(super) async fn commit(&mut self, draft: Draft) {
-        let Draft { after, mut events, rows, outcomes } = draft;
+        let Draft { after, mut events, rows, outcomes, claimed } = draft;
         if events.is_empty() {
-            self.tell(outcomes, None);
+            self.tell(outcomes, None, Vec::new());
             return;
         }
         let Some(summary) = self.session.summary() else { return };
@@ -144,7 +165,7 @@ impl SessionActor {
                 }
                 self.retry_at = None;
                 self.backoff = FIRST_BACKOFF;
-                self.tell(outcomes, Some(&batch));
+                self.tell(outcomes, Some(&batch), claimed);
             }
             Err(error) => self.undo(outcomes, &error).await,
         }
@@ -152,7 +173,7 @@ impl SessionActor {
 
     /// Tells askers, followers and executors what is now committed, in this order: an asker learns
     /// of its answer before the events that belong to it.
-    fn tell(&mut self, outcomes: Vec<Outcome>, batch: Option<&Arc<Batch>>) {
+    fn tell(&mut self, outcomes: Vec<Outcome>, batch: Option<&Arc<Batch>>, claimed: Vec<(TurnId, Reserved)>) {
         for outcome in outcomes {
             match outcome {
                 Outcome::Op(mail, result) => {
@@ -177,6 +198,8 @@ impl SessionActor {
         }
         let Some(batch) = batch else { return };
         self.feed.publish(batch);
+        // Before what follows in the batch is passed on to them.
+        self.start_claimed_turns(claimed);
         let mut look_for_work = false;
         for committed in &batch.events {
             self.remember_key(committed);
