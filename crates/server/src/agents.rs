@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use switchboard_agents::{
-    Agent, DeviceScript, DeviceTools, Echo, Function, McpServers, OpenAi, Relay, Script, Secret, WithDevice,
+    Agent, DeviceScript, DeviceTools, Echo, Function, McpServers, OpenAi, Relay, Script, WithDevice,
     WithTools,
 };
 use switchboard_core::AgentId;
@@ -47,6 +47,8 @@ impl Workshop {
         if config.aip.test_planner {
             agents.insert(AgentId::from(TEST_PLANNER), Arc::new(DeviceScript));
         }
+        let mut config = config.clone();
+        config.reveal_keys();
         for (name, agent) in &config.agents {
             let because = |reason: &dyn std::fmt::Display| format!("agents.{name}: {reason}");
             let agent: Arc<dyn Agent> = match agent {
@@ -56,24 +58,18 @@ impl Workshop {
                 }
                 AgentConfig::Demo(_) => self.with_device(Script::demo().map_err(|error| because(&error))?),
                 AgentConfig::OpenAi(openai) => {
-                    let mut openai = openai.clone();
-                    let key = openai.api_key_env.as_deref().and_then(|name| config.secrets.find(name));
-                    openai.api_key = key.map(Secret::new);
-                    self.with_device(OpenAi::new(openai).map_err(|error| because(&error))?)
+                    self.with_device(OpenAi::new(openai.clone()).map_err(|error| because(&error))?)
                 }
+                // A function executes its tools itself, and can ask for those of its client only.
                 AgentConfig::Function(function) => {
-                    let mut function = function.clone();
-                    let secret = function.secret_env.as_deref().and_then(|name| config.secrets.find(name));
-                    function.secret = secret.map(Secret::new);
                     let relay = self.relay.clone();
-                    // A function executes its tools itself, and can ask for those of its client only.
-                    Arc::new(Function::new(function, relay).map_err(|error| because(&error))?)
+                    Arc::new(Function::new(function.clone(), relay).map_err(|error| because(&error))?)
                 }
                 AgentConfig::Off(_) => continue,
             };
             agents.insert(AgentId::from(name.as_str()), agent);
         }
-        Self::complete(config, agents)
+        Self::complete(&config, agents)
     }
 
     /// The directory of these agents.

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use switchboard_asp::relay::{Event, Invocation, Principal};
+use switchboard_asp::relay::{Event, Invocation};
+use switchboard_core::Timestamp;
 use switchboard_core::model::{FailureKind, Standby, TurnEnd};
-use switchboard_core::{Pii, PrincipalId, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::agent::{Agent, AgentError, Condition, Visit};
@@ -98,13 +98,9 @@ impl Function {
         let mut invocation = Invocation::new(event, visit.connection.to_string(), 0, inv);
         invocation.session = Some(visit.session.to_string());
         invocation.sent_at = Some(now.as_micros() / 1_000);
-        invocation.principal = Some(principal(&visit.principal));
+        invocation.principal = Some(request::principal(&visit.principal));
         self.tell(invocation, now);
     }
-}
-
-fn principal(id: &PrincipalId) -> Principal {
-    Principal { sub: Pii(id.to_string()), scope: Vec::new(), claims: None }
 }
 
 #[async_trait]

@@ -13,7 +13,7 @@ use switchboard_asp::relay::{
     self, CancelGrant, Event, Invocation, Payload, Principal, PushGrant, SigningKey, body_hash, map, sign,
     webhook_id,
 };
-use switchboard_core::{Pii, Timestamp};
+use switchboard_core::{Pii, PrincipalId, Timestamp};
 
 use super::config::{FunctionConfig, FunctionError};
 use super::guard::PublicOnly;
@@ -190,8 +190,7 @@ pub(super) fn invocation(brief: &Brief, event: Event, relay: &Relay, now: Timest
     invocation.agent = Some(brief.agent.to_string());
     invocation.deadline_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
     invocation.sent_at = Some(now.as_micros() / 1_000);
-    invocation.principal =
-        Some(Principal { sub: Pii(brief.origin.principal.to_string()), scope: Vec::new(), claims: None });
+    invocation.principal = Some(principal(&brief.origin.principal));
     invocation.features = features;
     if let Some(token) = relay.grant(&grant) {
         let url = format!("{base}/frames");
@@ -200,6 +199,11 @@ pub(super) fn invocation(brief: &Brief, event: Event, relay: &Relay, now: Timest
         invocation.cancel = Some(CancelGrant { url, poll_ms: relay::body::DEFAULT_POLL_MS });
     }
     invocation
+}
+
+/// Who asks, as a function is told.
+pub(super) fn principal(id: &PrincipalId) -> Principal {
+    Principal { sub: Pii(id.to_string()), scope: Vec::new(), claims: None }
 }
 
 /// Ties what the function traces to the invocation.

@@ -57,7 +57,7 @@ impl Config {
     }
 
     /// Hands agents the keys whose variables they name.
-    pub(super) fn reveal_keys(&mut self) {
+    pub(crate) fn reveal_keys(&mut self) {
         for agent in self.agents.values_mut() {
             let (name, key) = match agent {
                 AgentConfig::OpenAi(openai) => (&openai.api_key_env, &mut openai.api_key),
