@@ -250,6 +250,8 @@ pub fn reject_words(reject: &Reject) -> (Code, String) {
         | Reject::UnknownTool(_)
         | Reject::InvalidArgs(_)
         | Reject::UnknownMessage(_)
+        | Reject::DuplicateMessage(_)
+        | Reject::Inactive
         | Reject::KeyConflict
         | Reject::AttachmentGone
         | Reject::Enrolled(_)

@@ -41,6 +41,7 @@ async fn the_system_prompt_knows_about_the_turn() {
         device: Some(Callsign::from("dev-7")),
         workspace: Some("/srv/app".into()),
         meta: json!({ "style": "{{principal}}{{meta.n}}", "n": 7 }),
+        remembered: Vec::new(),
         ..brief(chat("hello"), 1)
     };
     let (_keep, interrupted) = watch::channel(false);

@@ -19,7 +19,7 @@ use switchboard_agents::{
     WithDevice,
 };
 use switchboard_core::model::{
-    Call, CallEnd, CallKind, Executor, NewTurn, Origin, Tool, ToolAnnotations, ToolChange, TurnEnd,
+    Call, CallEnd, CallKind, Executor, NewTurn, Origin, Place, Tool, ToolAnnotations, ToolChange, TurnEnd,
     TurnOutcome,
 };
 use switchboard_core::{
@@ -69,7 +69,7 @@ impl World {
                 bound: false,
                 options: Value::Null,
             },
-            parent: None,
+            place: Place::default(),
             history: None,
             workspace: None,
             serial: true,

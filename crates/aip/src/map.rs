@@ -94,6 +94,7 @@ impl<'a> Seen<'a> {
                     | Output::Notice { .. }
                     | Output::Began { .. }
                     | Output::Standby(_)
+                    | Output::Remembered(_)
                     | Output::Suspended(_),
                 ..
             } => Seen::Nothing,
@@ -119,6 +120,12 @@ impl<'a> Seen<'a> {
             | Event::DeviceLeft { .. }
             | Event::ToolsChanged { .. }
             | Event::MessageAdded { .. }
+            | Event::MessageEdited { .. }
+            | Event::TipMoved { .. }
+            | Event::SessionRenamed { .. }
+            | Event::StandingChanged { .. }
+            | Event::ChronicleBegun { .. }
+            | Event::Recorded { .. }
             | Event::TurnQueued { .. }
             | Event::TurnStarted { .. }
             | Event::TurnReleased { .. }

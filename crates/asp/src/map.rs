@@ -295,6 +295,12 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         | Event::DeviceReported { .. }
         | Event::DeviceLeft { .. }
         | Event::ToolsChanged { .. }
+        | Event::MessageEdited { .. }
+        | Event::TipMoved { .. }
+        | Event::SessionRenamed { .. }
+        | Event::StandingChanged { .. }
+        | Event::ChronicleBegun { .. }
+        | Event::Recorded { .. }
         | Event::TurnAccepted { .. } => Rendered::Nothing,
     }
 }
@@ -340,7 +346,9 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
             };
             Rendered::Aside(status(state, None, None))
         }
-        Output::Text(_)
+        // It is laid before the agent, and no part of the answer.
+        Output::Remembered(_)
+        | Output::Text(_)
         | Output::Reasoning(_)
         | Output::Status(_)
         | Output::Usage(_)
@@ -490,7 +498,9 @@ pub fn reject_code(reject: &Reject) -> (Code, Option<u64>) {
         Reject::UnknownAgent(_) => Code::AgentNotFound,
         Reject::KeyConflict => Code::IdempotencyConflict,
         Reject::CallGone(_) | Reject::TurnOver(_) | Reject::UnknownTurn(_) => Code::CallGone,
-        Reject::Invalid(_) | Reject::UnknownMessage(_) => Code::InvalidInvoke,
+        Reject::Invalid(_) | Reject::UnknownMessage(_) | Reject::DuplicateMessage(_) | Reject::Inactive => {
+            Code::InvalidInvoke
+        }
         Reject::Limit { .. } | Reject::Busy => Code::QueueFull,
         Reject::RateLimited { retry_after } => {
             return (

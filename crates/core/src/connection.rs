@@ -8,6 +8,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
+use crate::chronicle::{Found, Lookup};
 use crate::id::{Callsign, SessionId, TurnId};
 use crate::model::{Committed, Op};
 use crate::pii::Pii;
@@ -78,6 +79,8 @@ pub enum Output {
     Detach(SessionId),
     /// Look up a turn, whether it runs or is long over; answered with [`Reply::Found`].
     Find(RequestId, SessionId, TurnId),
+    /// Look something up in the tables of a chronicle; answered with [`Reply::Rows`].
+    Look(RequestId, Box<Lookup>),
     /// Be reachable under a name from now on; answered with [`Reply::Enrolled`].
     Enrol(RequestId, Enrolment),
     /// List who is enrolled; answered with [`Reply::Roll`].
@@ -157,6 +160,8 @@ pub enum Reply {
     Attached(Box<SessionView>),
     /// What is known of a turn; none if there is none that the principal may know of.
     Found(Option<Box<TurnRow>>),
+    /// The rows that were looked up.
+    Rows(Vec<Found>),
     /// The connection is reachable under the name it asked for.
     Enrolled,
     /// Whoever is enrolled, as far as the principal may know, in order of enrolment.

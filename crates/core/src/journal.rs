@@ -126,6 +126,12 @@ impl Journal {
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
             | Event::MessageAdded { .. }
+            | Event::MessageEdited { .. }
+            | Event::TipMoved { .. }
+            | Event::SessionRenamed { .. }
+            | Event::StandingChanged { .. }
+            | Event::ChronicleBegun { .. }
+            | Event::Recorded { .. }
             | Event::TurnAccepted { .. }
             | Event::TurnQueued { .. }
             | Event::TurnStarted { .. }

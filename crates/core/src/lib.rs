@@ -14,6 +14,7 @@
 
 mod asked;
 mod bucket;
+mod chronicle;
 mod connection;
 mod id;
 mod journal;
@@ -35,6 +36,10 @@ pub mod wide;
 
 pub use asked::Asked;
 pub use bucket::{Bucket, Rate};
+pub use chronicle::{
+    Cell, Change, Chronicle, Chronicler, Column, ColumnKind, Comparison, Condition, Found, Lookup, Order,
+    Question, Record, Table, Within,
+};
 pub use connection::{
     Close, CloseReason, Connection, Frame, Head, Input, Output, Reply, RequestId, Violation,
 };
@@ -48,7 +53,9 @@ pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;
 pub use position::{InvalidPosition, Position};
 pub use principal::{Principal, Role, Scope, Scopes};
-pub use projection::{DeviceRow, MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows};
+pub use projection::{
+    DeviceRow, EditedRow, MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows,
+};
 pub use protocol::{
     Credential, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Transport, Upgrade,
 };

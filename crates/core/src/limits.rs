@@ -34,6 +34,8 @@ pub struct SessionLimits {
     pub interrupt_grace: Duration,
     /// How often a turn is offered to executors that bring nothing new; losing the last one ends it.
     pub offers: u32,
+    /// Bytes of one message that is imported or edited, and of one record.
+    pub record_bytes: usize,
 }
 
 impl Default for SessionLimits {
@@ -51,6 +53,7 @@ impl Default for SessionLimits {
             ended_turns: 512,
             interrupt_grace: Duration::from_millis(800),
             offers: 3,
+            record_bytes: 256 << 10,
         }
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::chronicle::Record;
 use crate::id::{AgentId, Callsign, MessageId, PrincipalId, SessionId, TurnId};
 use crate::model::{Author, Committed, Event, Part, TurnOutcome};
 use crate::session::{DeviceState, Session};
@@ -20,6 +21,21 @@ pub enum Row {
     Request(RequestRow),
     /// A device.
     Device(Box<DeviceRow>),
+    /// What a message says from now on.
+    Edited(EditedRow),
+    /// A row of a chronicle.
+    Chronicled(Record),
+}
+
+/// What a message says from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EditedRow {
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// Which one.
+    pub message: MessageId,
+    /// What it says.
+    pub parts: Vec<Part>,
 }
 
 /// A session at a glance.
@@ -187,6 +203,11 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             at,
             status: MessageStatus::Complete,
         })],
+        Event::MessageEdited { message, parts } => vec![Row::Edited(EditedRow {
+            session: before.id().clone(),
+            message: message.clone(),
+            parts: parts.clone(),
+        })],
         Event::TurnAccepted { turn, agent, origin, key, .. } => {
             let mut rows = vec![Row::Turn(TurnRow {
                 session: before.id().clone(),
@@ -239,7 +260,7 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             {
                 rows.push(Row::Message(MessageRow {
                     session: before.id().clone(),
-                    message: MessageId::answer_of(turn),
+                    message: state.answer(),
                     parent: state.parent.clone(),
                     turn: turn.clone(),
                     author: Author::Agent(state.agent.clone()),
@@ -284,6 +305,11 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
         | Event::AttachmentDetached { .. }
         | Event::AttachmentClosed { .. }
         | Event::ToolsChanged { .. }
+        | Event::TipMoved { .. }
+        | Event::SessionRenamed { .. }
+        | Event::StandingChanged { .. }
+        | Event::ChronicleBegun { .. }
+        | Event::Recorded { .. }
         | Event::TurnQueued { .. }
         | Event::TurnOutput { .. }
         | Event::CallRequested { .. }

@@ -40,6 +40,12 @@ pub enum Reject {
     /// No such message in this session.
     #[error("no such message: {0}")]
     UnknownMessage(MessageId),
+    /// A message of this name exists already.
+    #[error("a message of this name exists: {0}")]
+    DuplicateMessage(MessageId),
+    /// The session was put away by its owner, and takes no more work.
+    #[error("the session is inactive")]
+    Inactive,
     /// The idempotency key was used for something else.
     #[error("the idempotency key was used with another payload")]
     KeyConflict,
@@ -99,6 +105,8 @@ impl Reject {
             Self::InvalidArgs(_) => "invalid_args",
             Self::UnknownAgent(_) => "unknown_agent",
             Self::UnknownMessage(_) => "unknown_message",
+            Self::DuplicateMessage(_) => "duplicate_message",
+            Self::Inactive => "inactive",
             Self::KeyConflict => "key_conflict",
             Self::AttachmentGone => "attachment_gone",
             Self::Enrolled(_) => "enrolled",

@@ -315,6 +315,8 @@ proptest! {
                     }
                     Row::Request(row) => prop_assert_eq!(row.accepted, committed.position.seq),
                     Row::Device(row) => prop_assert_eq!(row.reported_at, committed.at),
+                    Row::Edited(row) => prop_assert!(messages.contains(&row.message)),
+                    Row::Chronicled(_) => prop_assert!(false, "a session knows nothing of chronicles"),
                 }
             }
         }

@@ -371,6 +371,10 @@ impl Driver {
                     self.outstanding += 1;
                     self.gateway.find(&self.caller, request, session, turn);
                 }
+                Output::Look(request, lookup) => {
+                    self.outstanding += 1;
+                    self.gateway.look(&self.caller, request, lookup);
+                }
                 Output::Enrol(request, enrolment) => {
                     self.outstanding += 1;
                     self.gateway.enrol(&mut self.caller, request, enrolment);

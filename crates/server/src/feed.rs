@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use switchboard_core::Event;
-use switchboard_core::model::{Output, Part};
+use switchboard_core::model::Output;
 use switchboard_store::Batch;
 
 use crate::port::Port;
@@ -148,13 +148,9 @@ fn weight(event: &Event) -> usize {
     match event {
         Event::TurnOutput { output: Output::Text(text) | Output::Reasoning(text), .. }
         | Event::CallProgress { delta: text, .. } => SMALL + text.len(),
-        Event::MessageAdded { message } => message.parts.iter().fold(SMALL, |sum, part| {
-            sum + match part {
-                Part::Text(text) => text.len(),
-                Part::Data { data, .. } => data.len(),
-                Part::Reference { uri } => uri.len(),
-            }
-        }),
+        Event::MessageAdded { message } => message.parts.iter().fold(SMALL, |sum, part| sum + part.size()),
+        Event::MessageEdited { parts, .. } => parts.iter().fold(SMALL, |sum, part| sum + part.size()),
+        Event::Recorded { .. } => 4 * SMALL,
         Event::TurnOutput { .. } | Event::CallRequested { .. } | Event::CallEnded { .. } => 4 * SMALL,
         Event::SessionOpened { .. }
         | Event::ParticipantJoined { .. }
@@ -167,6 +163,10 @@ fn weight(event: &Event) -> usize {
         | Event::DeviceReported { .. }
         | Event::DeviceLeft { .. }
         | Event::ToolsChanged { .. }
+        | Event::TipMoved { .. }
+        | Event::SessionRenamed { .. }
+        | Event::StandingChanged { .. }
+        | Event::ChronicleBegun { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnQueued { .. }
         | Event::TurnStarted { .. }

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, AgentId, AttachmentId, Callsign, Enrolment, Op, Position, Principal, Reject, Reply, RequestId,
-    RequestRow, Scope, SessionId, Signal, TurnId,
+    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, Reject, Reply,
+    RequestId, RequestRow, Scope, SessionId, Signal, TurnId,
 };
 
 use crate::auth::Identity;
@@ -198,6 +198,18 @@ impl Gateway {
         });
     }
 
+    /// Looks something up in the tables of a chronicle, as far as the caller may see it.
+    pub(crate) fn look(&self, caller: &Caller, request: RequestId, lookup: Box<Lookup>) {
+        let log = self.sessions.environment.log.clone();
+        let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
+        tokio::spawn(async move {
+            let found = log.look(&principal, &lookup).await;
+            let answer = found.map(Reply::Rows);
+            let answer = answer.map_err(|error| Reject::Unavailable { reason: error.to_string() });
+            port.answer(request, answer);
+        });
+    }
+
     /// Makes a connection reachable under a name.
     pub(crate) fn enrol(&self, caller: &mut Caller, request: RequestId, enrolment: Enrolment) {
         let now = self.sessions.environment.clock.now();
@@ -277,6 +289,11 @@ impl Gateway {
             Op::Open { agent, .. } if !host.knows(agent) || !principal.scopes.allows_agent(agent) => {
                 Err(Reject::UnknownAgent(agent.clone()))
             }
+            Op::Import(_) | Op::Edit { .. } | Op::MoveTip { .. } | Op::Record { .. }
+                if !principal.scopes.allows(Scope::Invoke) =>
+            {
+                Err(Reject::Forbidden)
+            }
             Op::ChangeTools(_) if !principal.scopes.allows(Scope::Tools) => Err(Reject::Forbidden),
             Op::StartTurn(turn) => {
                 if !principal.scopes.allows(Scope::Invoke) {
@@ -321,6 +338,13 @@ impl Gateway {
             | Op::Detach { .. }
             | Op::CloseAttachment { .. }
             | Op::ChangeTools(_)
+            | Op::Import(_)
+            | Op::Edit { .. }
+            | Op::MoveTip { .. }
+            | Op::Rename { .. }
+            | Op::Stand(_)
+            | Op::Chronicle { .. }
+            | Op::Record { .. }
             | Op::Interrupt { .. }
             | Op::Conclude { .. }
             | Op::Progress { .. }

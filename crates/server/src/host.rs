@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use parking_lot::{Mutex, RwLock};
 use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort, Visit};
-use switchboard_core::model::{CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
+use switchboard_core::model::{Author, CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
 use switchboard_core::{
     Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
     TurnState, WorkerId,
@@ -156,9 +156,11 @@ impl Host {
                 workspace: turn.workspace.clone(),
                 recall: turn.recall,
                 meta: turn.meta.clone(),
+                remembered: Vec::new(),
                 deadline: turn.deadline,
                 fence: claim.map_or(UNCLAIMED, |claim| claim.fence),
             },
+            input: turn.input(),
         };
         let agent = self.agent(&turn.agent);
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
@@ -310,6 +312,8 @@ struct SessionPort {
     /// What is to be done once the end is committed.
     afterwards: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     brief: Brief,
+    /// The message that the turn is about.
+    input: MessageId,
 }
 
 impl SessionPort {
@@ -389,11 +393,13 @@ impl TurnPort for SessionPort {
     }
 
     async fn history(&self, limit: usize) -> Vec<MessageRow> {
-        let tip = MessageId::input_of(&self.brief.turn);
+        let tip = &self.input;
         let log = &self.environment.log;
-        match log.history(&self.brief.session, &tip, limit.saturating_add(1)).await {
+        match log.history(&self.brief.session, tip, limit.saturating_add(1)).await {
             Ok(mut rows) => {
-                rows.retain(|row| row.message != tip);
+                // The input is shown as the request, unless it is something that an agent has said and
+                // is to go on with.
+                rows.retain(|row| row.message != *tip || matches!(row.author, Author::Agent(_)));
                 rows.truncate(limit);
                 rows.reverse();
                 rows

@@ -104,6 +104,7 @@ fn session_event() -> impl Strategy<Value = Event> {
                     author,
                     parts,
                     turn: TurnId::new(turn),
+                    meta: Value::Null,
                 })
             }
         ),
@@ -169,6 +170,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
                     serial,
                     deadline: Timestamp::from_micros(deadline),
                     parent: parent.map(MessageId::new),
+                    names: None,
                     recall,
                     workspace: workspace.map(Into::into),
                     key: key.map(|(key, digest)| Box::new(RequestKey { key, digest })),

@@ -210,6 +210,7 @@ fn golden_batch() -> Batch {
                 author: Author::User(principal.clone()),
                 parts: parts.clone(),
                 turn: turn.clone(),
+                meta: Value::Null,
             }),
         },
         Event::TurnAccepted {
@@ -221,6 +222,7 @@ fn golden_batch() -> Batch {
             serial: true,
             deadline: Timestamp::from_secs(1_800_000_000),
             parent: None,
+            names: None,
             recall: None,
             workspace: None,
             key: Some(Box::new(RequestKey { key: "key".into(), digest: "digest".into() })),
@@ -305,6 +307,7 @@ fn golden_devices() -> Batch {
             serial: false,
             deadline: Timestamp::NEVER,
             parent: None,
+            names: None,
             recall: None,
             workspace: None,
             key: None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, Committed, DeviceRow, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session,
-    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    Callsign, Committed, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow,
+    Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 /// A durable, ordered log per session, with projections that are written together with it.
@@ -61,6 +61,10 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     /// The devices that ever enrolled under a name: one per principal, in the order of principals.
     async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError>;
+
+    /// Looks something up in the tables of a chronicle. Within one session the caller has to see to
+    /// it that the asker takes part in it.
+    async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError>;
 
     /// Figures about the store itself.
     fn stats(&self) -> StoreStats;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, DeviceRow, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row, Session, SessionId,
-    SessionRow, Timestamp, TurnId, TurnRow,
+    Callsign, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row,
+    Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 use crate::log::{
@@ -130,6 +130,10 @@ impl Log for MemoryLog {
         Ok(state.devices.get(device).into_iter().flat_map(BTreeMap::values).cloned().collect())
     }
 
+    async fn look(&self, _asker: &PrincipalId, _lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
+        Err(StoreError::Failed("there are no chronicles".into()))
+    }
+
     fn stats(&self) -> StoreStats {
         self.state().stats
     }
@@ -188,6 +192,12 @@ impl State {
                     }
                 }
                 Row::Device(row) => enter(&mut self.devices, *row),
+                Row::Edited(row) => {
+                    if let Some(known) = stream.messages.get_mut(&row.message) {
+                        known.parts = row.parts;
+                    }
+                }
+                Row::Chronicled(_) => {}
             }
         }
         Ok(())

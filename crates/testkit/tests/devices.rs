@@ -12,7 +12,7 @@ mod puppet;
 use puppet::{Heard, ID, Puppet, Stage};
 use serde_json::{Value, json};
 use switchboard_core::model::{
-    CallEnd, CallError, CallKind, Device, NewTurn, Origin, Part, TurnEnd, TurnOutcome, TurnRequest,
+    CallEnd, CallError, CallKind, Device, NewTurn, Origin, Part, Place, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{
     CallId, Close, CloseReason, Enrolment, Event, Frame, Head, Op, OpeningRequest, Output, Pii, Position,
@@ -66,7 +66,7 @@ fn start(turn: &str, input: &str, device: &str) -> Output {
         agent: None,
         device: Some(device.into()),
         origin,
-        parent: None,
+        place: Place::default(),
         history: None,
         workspace: None,
         serial: false,

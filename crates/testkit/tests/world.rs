@@ -97,7 +97,7 @@ fn what_is_on_the_way_is_lost_with_a_transport_that_nobody_reads() {
 
 /// Starts a turn that hangs on no connection.
 fn free_turn(world: &mut World, input: &str) -> SessionId {
-    use switchboard_core::model::{NewTurn, Origin, Part, TurnRequest};
+    use switchboard_core::model::{NewTurn, Origin, Part, Place, TurnRequest};
     use switchboard_core::{Actor, Op, Timestamp};
     let session = SessionId::from("s");
     let actor = Actor::client("ann".into());
@@ -116,7 +116,7 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
             bound: false,
             options: serde_json::Value::Null,
         },
-        parent: None,
+        place: Place::default(),
         history: None,
         workspace: None,
         serial: true,

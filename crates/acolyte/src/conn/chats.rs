@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_core::model::{NewTurn, Origin};
+use switchboard_core::model::{NewTurn, Origin, Place};
 use switchboard_core::{
     AgentId, AttachmentId, Frame, Head, Op, Output, Reject, SessionId, Timestamp, TurnId,
 };
@@ -159,7 +159,7 @@ impl AcolyteConnection {
                 bound: true,
                 options: Rendering::options(request),
             },
-            parent: None,
+            place: Place::default(),
             history: Some(history),
             workspace: request.workspace.clone(),
             // The client tells the history, so nothing has to wait for it (R7).

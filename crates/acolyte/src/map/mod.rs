@@ -214,6 +214,12 @@ impl Rendering {
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
             | Event::ToolsChanged { .. }
+            | Event::MessageEdited { .. }
+            | Event::TipMoved { .. }
+            | Event::SessionRenamed { .. }
+            | Event::StandingChanged { .. }
+            | Event::ChronicleBegun { .. }
+            | Event::Recorded { .. }
             | Event::TurnReleased { .. }
             | Event::TurnInterrupted { .. } => {}
         }
@@ -242,7 +248,7 @@ impl Rendering {
             Output::Status(_) | Output::Standby(_) | Output::Began { .. } => {
                 say(Said::Event(self.heartbeat()))
             }
-            Output::Suspended(_) => {}
+            Output::Suspended(_) | Output::Remembered(_) => {}
             Output::Usage(usage) => {
                 self.counted = Some(counts(usage, (self.prompt_tokens, estimate(self.written_bytes()))));
                 self.tell_usage(at, say);

@@ -181,7 +181,14 @@ fn view(head: u64, turns: &[(&TurnId, u64)]) -> Box<SessionView> {
         accepted: *accepted,
         ended: None,
     });
-    Box::new(SessionView { head: at(head), tools: Vec::new(), tools_revision: 0, turns: turns.collect() })
+    Box::new(SessionView {
+        head: at(head),
+        tools: Vec::new(),
+        tools_revision: 0,
+        turns: turns.collect(),
+        standing: Default::default(),
+        chronicles: Default::default(),
+    })
 }
 
 fn accepted(turn: &TurnId) -> Event {
@@ -194,6 +201,7 @@ fn accepted(turn: &TurnId) -> Event {
         serial: false,
         deadline: Timestamp::from_secs(9000),
         parent: None,
+        names: None,
         recall: None,
         workspace: None,
         key: None,

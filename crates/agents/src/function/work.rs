@@ -330,6 +330,7 @@ impl<'a> Work<'a> {
             | Output::Checklist(_)
             | Output::Data { .. }
             | Output::Notice { .. }
+            | Output::Remembered(_)
             | Output::Standby(_)
             | Output::Suspended(_) => return self.turn.emit(output).await,
         };

@@ -83,6 +83,7 @@ mod tests {
             device: None,
             workspace: Some("/srv/app".into()),
             recall: None,
+            remembered: Vec::new(),
             meta: json!({
                 "city": "Bern", "n": 7, "list": [1, true], "none": null,
                 "sly": "{{principal}} }}{{", "half": "{{prin", "long": "é".repeat(10_000),

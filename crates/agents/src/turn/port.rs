@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
-use switchboard_core::model::{CallEnd, Origin, Tool, TurnRequest};
+use switchboard_core::model::{CallEnd, Origin, Remembered, Tool, TurnRequest};
 use switchboard_core::{AgentId, CallId, Callsign, MessageRow, Op, Reject, SessionId, Timestamp, TurnId};
 
 /// What a [`Turn`](super::Turn) stands on; the server implements it over a session, tests over a script.
@@ -62,6 +62,8 @@ pub struct Brief {
     pub recall: Option<u32>,
     /// Opaque data of the client.
     pub meta: Value,
+    /// What is remembered of whoever asks, as far as it matters here; the closest first.
+    pub remembered: Vec<Remembered>,
     /// After this the turn ends as expired.
     pub deadline: Timestamp,
     /// From the claim; shown with every op.

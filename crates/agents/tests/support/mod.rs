@@ -216,6 +216,7 @@ pub(crate) fn brief(request: TurnRequest, fence: u32) -> Brief {
         workspace: None,
         recall: None,
         meta: serde_json::json!({ "k": "v" }),
+        remembered: Vec::new(),
         deadline: Timestamp::from_secs(10_000),
         fence,
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::model::{FailureKind, NewTurn, Origin, Part, TurnEnd, TurnRequest};
+use switchboard_core::model::{FailureKind, NewTurn, Origin, Part, Place, TurnEnd, TurnRequest};
 use switchboard_core::{
     Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
 };
@@ -182,7 +182,7 @@ impl AipConnection {
                 bound: true,
                 options: names.options(),
             },
-            parent: None,
+            place: Place::default(),
             history: None,
             workspace: None,
             serial: true,

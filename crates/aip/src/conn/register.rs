@@ -120,6 +120,8 @@ impl AipConnection {
             | Reject::InvalidArgs(_)
             | Reject::UnknownAgent(_)
             | Reject::UnknownMessage(_)
+            | Reject::DuplicateMessage(_)
+            | Reject::Inactive
             | Reject::KeyConflict
             | Reject::AttachmentGone
             | Reject::Invalid(_)

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_core::model::{
-    CallEnd, Executor, NewTurn, Origin, Part, Tool, ToolAnnotations, ToolChange, TurnRequest,
+    CallEnd, Executor, NewTurn, Origin, Part, Place, Tool, ToolAnnotations, ToolChange, TurnRequest,
 };
 use switchboard_core::{Actor, Event, Op, PrincipalId, Timestamp};
 
@@ -27,7 +27,7 @@ fn start(turn: &str, request: &str, device: Option<&str>) -> Op {
             bound: false,
             options: json!({ "session_id": "forged", "task_name": "forged" }),
         },
-        parent: None,
+        place: Place::default(),
         history: None,
         workspace: None,
         serial: false,

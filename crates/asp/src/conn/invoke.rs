@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
+use switchboard_core::model::{NewTurn, Origin, Place, RequestKey, ToolChange};
 use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId};
 
 use super::requests::{Queued, Request};
@@ -82,7 +82,7 @@ impl AspConnection {
                 bound: true,
                 options: options.store(self.wire.features, self.wire.heard),
             },
-            parent: None,
+            place: Place::default(),
             history: None,
             workspace: None,
             // Without a session of their own, requests never wait for each other.

@@ -71,6 +71,12 @@ pub(super) fn event(committed: &Committed) -> Passage {
             Author::Agent(agent) => format!("{agent}: {}", parts(&message.parts)),
             Author::System => format!("system: {}", parts(&message.parts)),
         },
+        Event::MessageEdited { message, parts: now } => format!("{message} says now: {}", parts(now)),
+        Event::TipMoved { tip } => format!("goes on from {tip}"),
+        Event::SessionRenamed { name } => format!("is called {name} now"),
+        Event::StandingChanged { standing } => format!("is {standing:?} now").to_lowercase(),
+        Event::ChronicleBegun { chronicle } => format!("{chronicle} keeps an account of it"),
+        Event::Recorded { chronicle, by, .. } => format!("{by} noted something for {chronicle}"),
         Event::TurnAccepted { turn, request, agent, .. } => match &**request {
             TurnRequest::Chat { .. } => format!("{turn} accepted for {agent}"),
             TurnRequest::Tool { name, .. } => format!("{turn} accepted for {agent}: tool {name}"),
@@ -96,6 +102,7 @@ pub(super) fn event(committed: &Committed) -> Passage {
                 format!("data {}: {value}", mime.as_deref().unwrap_or_default())
             }
             Output::Notice { text, .. } => format!("notice: {text}"),
+            Output::Remembered(memory) => format!("remembers: {}", memory.content),
             Output::Began { run, model } => {
                 format!(
                     "begins as {run}{}",

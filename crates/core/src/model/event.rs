@@ -9,8 +9,8 @@ use crate::id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId,
 };
 use crate::model::{
-    Call, CallEnd, Claim, Device, Executor, Message, Origin, Output, RequestKey, SecretHash, Tool, TurnEnd,
-    TurnRequest,
+    Call, CallEnd, Claim, Device, Executor, Message, Names, Origin, Output, Part, RequestKey, SecretHash,
+    Standing, Tool, TurnEnd, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -126,6 +126,43 @@ pub enum Event {
         /// The message.
         message: Box<Message>,
     },
+    /// What an agent had said was put right.
+    MessageEdited {
+        /// Which message.
+        message: MessageId,
+        /// What it says now.
+        parts: Vec<Part>,
+    },
+    /// The conversation goes on from another message than the last.
+    TipMoved {
+        /// From this one.
+        tip: MessageId,
+    },
+    /// The owner calls the session something else.
+    SessionRenamed {
+        /// What.
+        name: String,
+    },
+    /// The owner put the session away, took it up again, or wants it gone.
+    StandingChanged {
+        /// What it is now.
+        standing: Standing,
+    },
+    /// A protocol keeps an account of this session from here on, in tables of its own; the account
+    /// begins with the session.
+    ChronicleBegun {
+        /// Which account.
+        chronicle: Box<str>,
+    },
+    /// Something was noted that means something to one account of the session only.
+    Recorded {
+        /// Which account.
+        chronicle: Box<str>,
+        /// By whom.
+        by: PrincipalId,
+        /// What; the account's own business.
+        record: Box<Value>,
+    },
     /// A turn was accepted; it will have exactly one [`Event::TurnEnded`].
     TurnAccepted {
         /// Which turn.
@@ -146,6 +183,9 @@ pub enum Event {
         /// The message that its input follows; none for the tip.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<MessageId>,
+        /// The names of its messages, where they were chosen by the client.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        names: Option<Box<Names>>,
         /// How many messages before its input the agent is shown; none for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recall: Option<u32>,
@@ -255,7 +295,13 @@ impl Event {
             | Self::AttachmentClosed { .. }
             | Self::DeviceJoined { .. }
             | Self::DeviceReported { .. }
-            | Self::DeviceLeft { .. } => None,
+            | Self::DeviceLeft { .. }
+            | Self::MessageEdited { .. }
+            | Self::TipMoved { .. }
+            | Self::SessionRenamed { .. }
+            | Self::StandingChanged { .. }
+            | Self::ChronicleBegun { .. }
+            | Self::Recorded { .. } => None,
         }
     }
 
@@ -281,6 +327,12 @@ impl Event {
             | Self::DeviceLeft { .. }
             | Self::ToolsChanged { .. }
             | Self::MessageAdded { .. }
+            | Self::MessageEdited { .. }
+            | Self::TipMoved { .. }
+            | Self::SessionRenamed { .. }
+            | Self::StandingChanged { .. }
+            | Self::ChronicleBegun { .. }
+            | Self::Recorded { .. }
             | Self::TurnQueued { .. }
             | Self::TurnStarted { .. }
             | Self::TurnOutput { .. }
@@ -320,6 +372,12 @@ impl Event {
             | Self::DeviceLeft { .. }
             | Self::ToolsChanged { .. }
             | Self::MessageAdded { .. }
+            | Self::MessageEdited { .. }
+            | Self::TipMoved { .. }
+            | Self::SessionRenamed { .. }
+            | Self::StandingChanged { .. }
+            | Self::ChronicleBegun { .. }
+            | Self::Recorded { .. }
             | Self::TurnQueued { .. }
             | Self::TurnStarted { .. }
             | Self::TurnReleased { .. }
@@ -346,6 +404,12 @@ impl Event {
             Self::DeviceLeft { .. } => "device_left",
             Self::ToolsChanged { .. } => "tools_changed",
             Self::MessageAdded { .. } => "message_added",
+            Self::MessageEdited { .. } => "message_edited",
+            Self::TipMoved { .. } => "tip_moved",
+            Self::SessionRenamed { .. } => "session_renamed",
+            Self::StandingChanged { .. } => "standing_changed",
+            Self::ChronicleBegun { .. } => "chronicle_begun",
+            Self::Recorded { .. } => "recorded",
             Self::TurnAccepted { .. } => "turn_accepted",
             Self::TurnQueued { .. } => "turn_queued",
             Self::TurnStarted { .. } => "turn_started",

@@ -10,9 +10,10 @@ mod attachment;
 mod call;
 mod device;
 mod event;
-mod message;
+pub(crate) mod message;
 mod op;
 mod output;
+mod standing;
 mod tool;
 mod turn;
 
@@ -20,9 +21,10 @@ pub use attachment::{AttachmentSecret, SecretHash};
 pub use call::{Batch, Call, CallEnd, CallError, CallKind, Executor};
 pub use device::Device;
 pub use event::{Committed, Event, ForExecutor};
-pub use message::{Author, Message, Part, Told, Voice};
+pub use message::{Author, Import, Message, Names, Parent, Part, Place, Told, Voice};
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};
-pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Standby, Usage};
+pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Remembered, Standby, Usage};
+pub use standing::Standing;
 pub use tool::{Tool, ToolAnnotations};
 pub use turn::{
     Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, TurnEnd, TurnOutcome,

@@ -6,8 +6,8 @@ use crate::id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
 };
 use crate::model::{
-    Batch, CallEnd, CallKind, Device, Event, Executor, Origin, Output, RequestKey, SecretHash, Told, Tool,
-    TurnEnd, TurnRequest,
+    Batch, CallEnd, CallKind, Device, Event, Executor, Import, Origin, Output, Part, Place, RequestKey,
+    SecretHash, Standing, Told, Tool, TurnEnd, TurnRequest,
 };
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -124,6 +124,39 @@ pub enum Op {
     ChangeTools(ToolChange),
     /// Client: start a turn.
     StartTurn(Box<NewTurn>),
+    /// Client: put a message that was written elsewhere into the tree.
+    Import(Box<Import>),
+    /// Client: put right what an agent has said.
+    Edit {
+        /// Which message.
+        message: MessageId,
+        /// What it is to say.
+        parts: Vec<Part>,
+    },
+    /// Client: go on from another message than the last.
+    MoveTip {
+        /// From this one.
+        tip: MessageId,
+    },
+    /// Owner: call the session something else.
+    Rename {
+        /// What.
+        name: String,
+    },
+    /// Owner: put the session away, take it up again, or want it gone.
+    Stand(Standing),
+    /// Client: have an account kept of the session, in the tables of a protocol.
+    Chronicle {
+        /// Which account.
+        chronicle: Box<str>,
+    },
+    /// Client: note something that means something to one account of the session only.
+    Record {
+        /// Which account.
+        chronicle: Box<str>,
+        /// What; the account's own business.
+        record: Value,
+    },
     /// Client: stop a turn.
     Interrupt {
         /// Which one.
@@ -228,10 +261,10 @@ pub struct NewTurn {
     pub device: Option<Callsign>,
     /// Where it comes from.
     pub origin: Origin,
-    /// The message it follows; none for the tip.
-    pub parent: Option<MessageId>,
+    /// Where its messages stand in the tree.
+    pub place: Place,
     /// What was said before, as a client tells it that keeps its own history: the turn follows
-    /// exactly that, whatever the session remembers. Takes the place of `parent`.
+    /// exactly that, whatever the session remembers. Takes the place of a parent.
     pub history: Option<Vec<Told>>,
     /// The folder of the server's machine in which the agent is to work.
     pub workspace: Option<String>,

@@ -34,6 +34,8 @@ pub enum Output {
         /// The remark.
         text: String,
     },
+    /// Something that is remembered about whoever asks was laid before the agent.
+    Remembered(Remembered),
     /// Whoever produces the answer of a turn that is relayed has begun.
     Began {
         /// What it calls its run.
@@ -52,8 +54,22 @@ pub enum Output {
 impl Output {
     /// Whether it belongs to what the executor has done, which must not be done twice.
     pub const fn is_progress(&self) -> bool {
-        !matches!(self, Self::Standby(_))
+        !matches!(self, Self::Standby(_) | Self::Remembered(_))
     }
+}
+
+/// Something that is remembered about whoever asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// The name of the memory.
+    pub memory: String,
+    /// What is remembered.
+    pub content: String,
+    /// How close it is to what is asked, from 0 to 1.
+    pub relevance: f64,
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// Why an executor has nothing to say yet.

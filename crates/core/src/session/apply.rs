@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::id::{MessageId, TurnId};
+use crate::model::message::text_of;
 use crate::model::{Call, Claim, Committed, Event, Output, TurnOutcome};
 use crate::session::{
     Attachment, DeviceState, EndedTurn, KnownMessage, KnownRequest, RECENT_MESSAGES, Session, TurnState,
@@ -94,6 +95,18 @@ impl Session {
                 });
                 self.remember_message(KnownMessage::of(message));
             }
+            Event::MessageEdited { message, parts } => {
+                if let Some(known) = self.recent_messages.iter_mut().find(|known| known.id == *message) {
+                    known.edit(&text_of(parts));
+                }
+            }
+            Event::TipMoved { tip } => self.tip = Some(tip.clone()),
+            Event::SessionRenamed { name } => self.name = Some(name.clone()),
+            Event::StandingChanged { standing } => self.standing = *standing,
+            Event::ChronicleBegun { chronicle } => {
+                self.chronicles.insert(chronicle.clone());
+            }
+            Event::Recorded { .. } => {}
             Event::TurnAccepted { turn, .. } => self.accept_turn(turn, committed),
             Event::TurnQueued { turn, position } => {
                 self.with_turn(turn, |turn| turn.queued = Some(*position));
@@ -142,6 +155,7 @@ impl Session {
             workspace,
             meta,
             key,
+            names,
             turn: _,
         } = &committed.event
         else {
@@ -161,6 +175,9 @@ impl Session {
             }
         }
         self.turn_count += 1;
+        let again = names.as_ref().is_some_and(|names| names.again);
+        let derived = || MessageId::input_of(id);
+        let input = names.as_ref().map_or_else(derived, |names| names.input_of(id));
         let state = TurnState {
             turn: id.clone(),
             request: (**request).clone(),
@@ -175,8 +192,9 @@ impl Session {
             after: parent.clone(),
             recall: *recall,
             workspace: workspace.clone(),
-            placed: self.tip == Some(MessageId::input_of(id)),
-            parent: self.tip.clone(),
+            placed: again || self.tip.as_ref() == Some(&input),
+            parent: if again { Some(input) } else { self.tip.clone() },
+            names: names.clone(),
             queued: None,
             claim: None,
             claims: 0,
@@ -194,7 +212,12 @@ impl Session {
     fn end(&mut self, id: &TurnId, seq: u64, answered: bool) {
         let Some(turn) = self.turns.remove(id) else { return };
         if answered && !turn.text.is_empty() {
-            self.remember_message(KnownMessage::answer(&turn));
+            let answer = KnownMessage::answer(&turn);
+            // Whoever superseded the turn goes on from here already.
+            let followed = self.recent_messages.iter().any(|known| known.parent.as_ref() == Some(&answer.id));
+            let tip = self.tip.take().filter(|_| followed);
+            self.remember_message(answer);
+            self.tip = tip.or_else(|| self.tip.take());
         }
         let mut view = turn.view();
         view.ended = Some(seq);

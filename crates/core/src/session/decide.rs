@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::connection::Reply;
-use crate::id::{AttachmentId, PrincipalId, ToolName};
-use crate::model::{Actor, ActorKind, Event, Executor, Op, SecretHash, ToolChange};
+use crate::id::{AttachmentId, MessageId, PrincipalId, ToolName};
+use crate::model::{Actor, ActorKind, Event, Executor, Op, SecretHash, Standing, ToolChange};
 use crate::position::Position;
 use crate::principal::Role;
 use crate::reject::Reject;
@@ -26,6 +26,21 @@ impl Session {
     /// # Errors
     /// The op is refused, and the session stays as it is.
     pub fn decide(&self, actor: &Actor, op: &Op, now: Timestamp) -> Result<Decision, Reject> {
+        self.decide_knowing(actor, op, now, &[])
+    }
+
+    /// Says what `op` leads to, where `vouched` are messages that the session does not know by heart
+    /// any more, but the log does; see [`Session::relies_on`].
+    ///
+    /// # Errors
+    /// The op is refused, and the session stays as it is.
+    pub fn decide_knowing(
+        &self,
+        actor: &Actor,
+        op: &Op,
+        now: Timestamp,
+        vouched: &[MessageId],
+    ) -> Result<Decision, Reject> {
         let role = self.role_for(actor, op)?;
         match op {
             Op::Open { epoch, agent, name } => {
@@ -77,7 +92,14 @@ impl Session {
                 Ok(self.decision(events))
             }
             Op::ChangeTools(change) => self.decide_tools(actor, role, change),
-            Op::StartTurn(turn) => self.decide_start(actor, role, turn, now),
+            Op::StartTurn(turn) => self.decide_start(actor, role, turn, now, vouched),
+            Op::Import(import) => self.decide_import(actor, role, import, vouched),
+            Op::Edit { message, parts } => self.decide_edit(role, message, parts, vouched),
+            Op::MoveTip { tip } => self.decide_move_tip(role, tip, vouched),
+            Op::Rename { name } => self.decide_rename(role, name),
+            Op::Stand(standing) => self.decide_stand(actor, role, *standing, now),
+            Op::Chronicle { chronicle } => self.decide_chronicle(role, chronicle),
+            Op::Record { chronicle, record } => self.decide_record(actor, role, chronicle, record),
             Op::Interrupt { turn, reason } => {
                 self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
             }
@@ -121,6 +143,8 @@ impl Session {
             ActorKind::Server => Ok(Role::Owner),
             ActorKind::Worker(_) if server_op => Err(Reject::Forbidden),
             ActorKind::Worker(_) => Ok(Role::Agent),
+            // Nothing tells it from one that never was.
+            ActorKind::Client if self.standing == Standing::Deleted => Err(Reject::NotFound),
             ActorKind::Client => {
                 let role = if *owner == actor.principal {
                     Role::Owner

@@ -8,7 +8,7 @@ use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
     Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, FailureKind,
-    Message, NewTurn, Origin, Output, Tool, TurnEnd, TurnOutcome, TurnRequest,
+    Message, NewTurn, Origin, Output, Parent, Place, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -23,9 +23,13 @@ impl Session {
         role: Role,
         new: &NewTurn,
         now: Timestamp,
+        vouched: &[MessageId],
     ) -> Result<Decision, Reject> {
         if !role.may_submit() {
             return Err(Reject::Forbidden);
+        }
+        if !self.standing.is_active() {
+            return Err(Reject::Inactive);
         }
         if let Some(known) = self.known_request(actor, new, now)? {
             return Ok(known);
@@ -38,7 +42,9 @@ impl Session {
             return Err(Reject::AttachmentGone);
         }
         let queued = self.next_queue_position().filter(|_| new.serial);
-        if queued.is_some_and(|position| position as usize > self.limits.queued_turns) {
+        if !new.place.supersedes
+            && queued.is_some_and(|position| position as usize > self.limits.queued_turns)
+        {
             return Err(Reject::Limit { what: "queued_turns" });
         }
         let running = self.turns.values().filter(|turn| turn.queued.is_none()).count();
@@ -50,19 +56,23 @@ impl Session {
         {
             return Err(Reject::UnknownTool(name.clone()));
         }
-        if let Some(parent) = &new.parent
-            && !self.recent_messages.iter().any(|known| known.id == *parent)
-        {
-            return Err(Reject::UnknownMessage(parent.clone()));
-        }
-        let mut events = Vec::with_capacity(3);
+        self.check_place(new, vouched)?;
+        let (mut events, mut gone) = (Vec::with_capacity(3), Vec::new());
         let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
+        if new.place.supersedes {
+            self.supersede(actor, now, &mut gone, &mut events);
+        }
+        let queued = match queued {
+            Some(_) if new.place.supersedes => self.queue_without(&gone),
+            queued => queued,
+        };
         if let Some(history) = &new.history {
             // Its place is told, so it need not wait for the tip to be known.
             let parent = self.recall(&new.turn, &agent, &actor.principal, history, &mut events);
-            events.extend(Self::input(&new.turn, &new.request, &actor.principal, parent));
-        } else if queued.is_none() {
-            events.extend(self.place_input(&new.turn, &new.request, &actor.principal, new.parent.as_ref()));
+            events.extend(Self::input(&new.turn, &new.request, &actor.principal, &new.place, parent));
+        } else if queued.is_none() || new.place.supersedes || new.place.parent == Parent::Root {
+            let parent = self.parent_in(&new.place.parent, new.place.supersedes);
+            events.extend(Self::input(&new.turn, &new.request, &actor.principal, &new.place, parent));
         }
         events.push(Event::TurnAccepted {
             turn: new.turn.clone(),
@@ -72,7 +82,11 @@ impl Session {
             origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
             serial: new.serial,
             deadline: new.deadline,
-            parent: new.parent.clone(),
+            parent: match &new.place.parent {
+                Parent::Message(parent) => Some(parent.clone()),
+                Parent::Tip | Parent::Root => None,
+            },
+            names: (!new.place.names.is_empty()).then(|| Box::new(new.place.names.clone())),
             recall: new.history.as_ref().map(|told| u32::try_from(told.len()).unwrap_or(u32::MAX)),
             workspace: new.workspace.as_deref().map(Into::into),
             key: new.key.clone().map(Box::new),
@@ -113,31 +127,25 @@ impl Session {
         }
     }
 
-    /// Puts the input of a chat into the tree. A turn that had to wait does so only when it starts,
-    /// so that it follows the answers of the turns before it.
-    fn place_input(
-        &self,
-        turn: &TurnId,
-        request: &TurnRequest,
-        author: &PrincipalId,
-        parent: Option<&MessageId>,
-    ) -> Option<Event> {
-        Self::input(turn, request, author, parent.or(self.tip.as_ref()).cloned())
-    }
-
+    /// The input of a chat, as a message of the tree.
     fn input(
         turn: &TurnId,
         request: &TurnRequest,
         author: &PrincipalId,
+        place: &Place,
         parent: Option<MessageId>,
     ) -> Option<Event> {
         let TurnRequest::Chat { parts } = request else { return None };
+        if place.names.again {
+            return None;
+        }
         let message = Message {
-            id: MessageId::input_of(turn),
+            id: place.names.input_of(turn),
             parent,
             author: Author::User(author.clone()),
             parts: parts.clone(),
             turn: turn.clone(),
+            meta: place.meta.clone(),
         };
         Some(Event::MessageAdded { message: Box::new(message) })
     }
@@ -236,8 +244,11 @@ impl Session {
         let claim = Claim { worker: worker.clone(), fence, relayed };
         let mut events = Vec::with_capacity(2);
         if !turn.placed {
-            let (author, after) = (&turn.origin.principal, turn.after.as_ref());
-            events.extend(self.place_input(&turn.turn, &turn.request, author, after));
+            // It had to wait, and follows the answers of the turns before it.
+            let parent = turn.after.as_ref().or(self.tip.as_ref()).cloned();
+            let names = turn.names.as_deref().cloned().unwrap_or_default();
+            let place = Place { names, ..Place::default() };
+            events.extend(Self::input(&turn.turn, &turn.request, &turn.origin.principal, &place, parent));
         }
         events.push(Event::TurnStarted { turn: turn.turn.clone(), claim });
         Ok(Decision { events, reply: Reply::Claimed { fence } })

@@ -7,9 +7,10 @@
 //! State is bounded: ended turns leave, messages are known by their identifiers only, and both
 //! are forgotten after a while. What lies further back is read from the log or a projection.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,9 @@ use crate::id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId,
 };
 use crate::limits::SessionLimits;
-use crate::model::{Actor, Call, Claim, Device, Executor, Origin, RequestKey, SecretHash, Tool, TurnRequest};
+use crate::model::{
+    Actor, Call, Claim, Device, Executor, Names, Origin, RequestKey, SecretHash, Standing, Tool, TurnRequest,
+};
 use crate::position::Position;
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -27,6 +30,7 @@ mod decide;
 mod decide_turns;
 mod devices;
 mod recall;
+mod tree;
 mod turns;
 mod wake;
 
@@ -79,6 +83,14 @@ pub struct Session {
     ended: VecDeque<EndedTurn>,
     requests: VecDeque<KnownRequest>,
     turn_count: u64,
+    #[serde(default)]
+    standing: Standing,
+    /// The accounts that are kept of it.
+    #[serde(default)]
+    chronicles: BTreeSet<Box<str>>,
+    /// In a snapshot: what those accounts have to remember.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    accounts: BTreeMap<Box<str>, Bytes>,
 }
 
 impl Session {
@@ -104,7 +116,22 @@ impl Session {
             ended: VecDeque::new(),
             requests: VecDeque::new(),
             turn_count: 0,
+            standing: Standing::Active,
+            chronicles: BTreeSet::new(),
+            accounts: BTreeMap::new(),
         }
+    }
+
+    /// The same state with what the accounts of it have to remember, to be stored as a snapshot.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: BTreeMap<Box<str>, Bytes>) -> Self {
+        self.accounts = accounts;
+        self
+    }
+
+    /// Takes out of a snapshot what the accounts have to remember.
+    pub fn take_accounts(&mut self) -> BTreeMap<Box<str>, Bytes> {
+        std::mem::take(&mut self.accounts)
     }
 
     /// The same state under other limits; needed after a snapshot, which does not carry them.
@@ -149,6 +176,21 @@ impl Session {
         self.updated_at
     }
 
+    /// What it is to its owner.
+    pub const fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The accounts that are kept of it.
+    pub fn chronicles(&self) -> impl Iterator<Item = &str> {
+        self.chronicles.iter().map(|name| &**name)
+    }
+
+    /// The message from which the conversation goes on.
+    pub const fn tip(&self) -> Option<&MessageId> {
+        self.tip.as_ref()
+    }
+
     /// How many turns were ever accepted.
     pub const fn turn_count(&self) -> u64 {
         self.turn_count
@@ -156,6 +198,9 @@ impl Session {
 
     /// What `principal` may do here; none if it may not even know of the session.
     pub fn role_of(&self, principal: &PrincipalId) -> Option<Role> {
+        if self.standing == Standing::Deleted {
+            return None;
+        }
         if self.owner.as_ref() == Some(principal) {
             return Some(Role::Owner);
         }
@@ -214,6 +259,8 @@ impl Session {
             tools: self.tools.values().cloned().collect(),
             tools_revision: self.tools_revision,
             turns: self.turns.values().map(TurnState::view).collect(),
+            standing: self.standing,
+            chronicles: BTreeMap::new(),
         }
     }
 
@@ -265,6 +312,9 @@ pub struct TurnState {
     pub recall: Option<u32>,
     /// The folder in which the agent is to work.
     pub workspace: Option<Box<str>>,
+    /// The names of its messages, where they were chosen by the client.
+    #[serde(default)]
+    pub names: Option<Box<Names>>,
     /// Whether its input is in the tree.
     pub placed: bool,
     /// The message that its answer follows.
@@ -305,6 +355,19 @@ impl TurnState {
         } else {
             TurnStatus::Ready
         }
+    }
+
+    /// What its input is called.
+    pub fn input(&self) -> MessageId {
+        self.names
+            .as_ref()
+            .map_or_else(|| MessageId::input_of(&self.turn), |names| names.input_of(&self.turn))
+    }
+
+    /// What its answer is called.
+    pub fn answer(&self) -> MessageId {
+        let derived = || MessageId::answer_of(&self.turn);
+        self.names.as_ref().map_or_else(derived, |names| names.answer_of(&self.turn))
     }
 
     /// Whether something is asked of this device.
@@ -357,6 +420,10 @@ pub struct SessionView {
     pub tools_revision: u64,
     /// The turns that have not ended.
     pub turns: Vec<TurnView>,
+    /// What it is to its owner.
+    pub standing: Standing,
+    /// The accounts that are kept of it, by name, each as it stands at the head.
+    pub chronicles: BTreeMap<Box<str>, Bytes>,
 }
 
 /// What a connection learns about an attachment that it opened or took over.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::id::{AgentId, MessageId, PrincipalId, TurnId};
@@ -16,8 +17,15 @@ use crate::session::{Session, TurnState};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KnownMessage {
     pub(super) id: MessageId,
-    parent: Option<MessageId>,
+    pub(super) parent: Option<MessageId>,
     mark: Mark,
+    #[serde(default = "agent")]
+    voice: Voice,
+}
+
+/// In the beginning it was not noted, and it only matters for what an agent has said.
+const fn agent() -> Voice {
+    Voice::Agent
 }
 
 /// Who said what, as a digest; two messages with the same one say the same.
@@ -35,15 +43,24 @@ impl KnownMessage {
             id: message.id.clone(),
             parent: message.parent.clone(),
             mark: Mark::of(voice, &message.text()),
+            voice,
         }
     }
 
     pub(super) fn answer(turn: &TurnState) -> Self {
         Self {
-            id: MessageId::answer_of(&turn.turn),
+            id: turn.answer(),
             parent: turn.parent.clone(),
             mark: Mark::of(Voice::Agent, &turn.text),
+            voice: Voice::Agent,
         }
+    }
+}
+
+impl KnownMessage {
+    /// It says something else from now on.
+    pub(super) fn edit(&mut self, text: &str) {
+        self.mark = Mark::of(self.voice, text);
     }
 }
 
@@ -89,6 +106,7 @@ impl Session {
                 },
                 parts: vec![Part::Text(told.text.clone())],
                 turn: turn.clone(),
+                meta: Value::Null,
             };
             events.push(Event::MessageAdded { message: Box::new(message) });
         }

@@ -8,8 +8,8 @@ use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, WorkerId};
 use crate::limits::SessionLimits;
 use crate::model::{
     Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Device, Event, Executor, FailureKind,
-    NewTurn, Op, Origin, Output, Part, RequestKey, SecretHash, Tool, ToolAnnotations, ToolChange, TurnEnd,
-    TurnRequest,
+    NewTurn, Op, Origin, Output, Part, Place, RequestKey, SecretHash, Tool, ToolAnnotations, ToolChange,
+    TurnEnd, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -214,7 +214,7 @@ pub(super) fn chat(turn: &str) -> NewTurn {
             bound: false,
             options: Value::Null,
         },
-        parent: None,
+        place: Place::default(),
         history: None,
         workspace: None,
         serial: true,

@@ -15,7 +15,12 @@ impl Session {
 
     /// The place that one more serial turn would get; none if it could start at once.
     pub(super) fn next_queue_position(&self) -> Option<u32> {
-        let ahead = self.turns.values().filter(|turn| turn.serial).count();
+        self.queue_without(&[])
+    }
+
+    /// The place that one more serial turn would get once the turns in `gone` have ended.
+    pub(super) fn queue_without(&self, gone: &[TurnId]) -> Option<u32> {
+        let ahead = self.turns.values().filter(|turn| turn.serial && !gone.contains(&turn.turn)).count();
         (ahead > 0).then(|| u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 

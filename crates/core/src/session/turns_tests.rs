@@ -9,8 +9,8 @@ use crate::connection::Reply;
 use crate::id::MessageId;
 use crate::limits::SessionLimits;
 use crate::model::{
-    Actor, Claim, Event, Executor, Failure, FailureKind, Finish, NewTurn, Op, Output, TurnEnd, TurnOutcome,
-    TurnRequest, Usage,
+    Actor, Claim, Event, Executor, Failure, FailureKind, Finish, NewTurn, Op, Output, Place, TurnEnd,
+    TurnOutcome, TurnRequest, Usage,
 };
 use crate::position::Position;
 use crate::reject::Reject;
@@ -389,13 +389,13 @@ fn a_variation_names_its_parent_and_becomes_the_tip() {
     let mut world = World::opened();
     world.start("t1");
     let first = MessageId::input_of(&"t1".into());
-    let variation = NewTurn { parent: Some(first.clone()), ..parallel("t2") };
+    let variation = NewTurn { place: Place::after(first.clone()), ..parallel("t2") };
     assert_eq!(parent(&world.events(&owner(), start(variation))), Some(first));
     assert_eq!(
         parent(&world.events(&owner(), start(parallel("t3")))),
         Some(MessageId::input_of(&"t2".into()))
     );
-    let unknown = NewTurn { parent: Some("nowhere".into()), ..parallel("t4") };
+    let unknown = NewTurn { place: Place::after("nowhere".into()), ..parallel("t4") };
     assert_eq!(world.refusal(&owner(), start(unknown)), Reject::UnknownMessage("nowhere".into()));
 }
 
@@ -416,7 +416,7 @@ fn a_message_that_had_to_wait_follows_the_answer_it_waited_for() {
 #[test]
 fn an_unknown_parent_is_refused() {
     let mut world = World::opened();
-    let lost = NewTurn { parent: Some("nowhere".into()), ..chat("t1") };
+    let lost = NewTurn { place: Place::after("nowhere".into()), ..chat("t1") };
     assert_eq!(world.refusal(&owner(), start(lost)), Reject::UnknownMessage("nowhere".into()));
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_core::model::{
     AttachmentSecret, CallEnd, CallError, CallKind, CallRequest, Executor, FailureKind, NewTurn, Origin,
-    Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome, TurnRequest,
-    Usage, Voice,
+    Output, Part, Place, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd, TurnOutcome,
+    TurnRequest, Usage, Voice,
 };
 use switchboard_core::{
     Actor, AttachmentId, CallId, Committed, Event, MessageId, Op, Position, Reject, Reply, Role, Row,
@@ -265,7 +265,7 @@ impl World {
                 bound: task.bound,
                 options: json!({"n": number}),
             },
-            parent,
+            place: parent.map(Place::after).unwrap_or_default(),
             history: number.is_multiple_of(3).then(told),
             workspace: None,
             serial: task.serial,
@@ -354,6 +354,7 @@ pub(crate) fn limits() -> SessionLimits {
         ended_turns: 12,
         interrupt_grace: Duration::from_millis(800),
         offers: 2,
+        record_bytes: 4096,
     }
 }
 

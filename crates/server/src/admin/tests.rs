@@ -172,6 +172,7 @@ impl World {
                         Part::Reference { uri: "https://example.test/".into() },
                     ],
                     turn: turn.clone(),
+                    meta: Value::Null,
                 }),
             });
             events.push(Event::TurnAccepted {
@@ -192,6 +193,7 @@ impl World {
                 serial: true,
                 deadline: Timestamp::NEVER,
                 parent: None,
+                names: None,
                 recall: None,
                 workspace: None,
                 key: None,

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, DeviceRow, MessageId, MessageRow, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp,
-    TurnId, TurnRow,
+    Callsign, DeviceRow, Found, Lookup, MessageId, MessageRow, PrincipalId, RequestRow, SessionId,
+    SessionRow, Timestamp, TurnId, TurnRow,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -197,6 +197,10 @@ impl Log for SqliteLog {
     async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError> {
         let device = device.clone();
         self.readers.run(move |connection| query::device(connection, &device)).await
+    }
+
+    async fn look(&self, _asker: &PrincipalId, _lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
+        Err(StoreError::Failed("there are no chronicles".into()))
     }
 
     fn stats(&self) -> StoreStats {

@@ -1,7 +1,8 @@
 //! An append as the writer gets it: everything encoded.
 
 use switchboard_core::{
-    DeviceRow, MessageRow, MessageStatus, Position, RequestRow, Row, SessionId, SessionRow, TurnRow,
+    DeviceRow, EditedRow, MessageId, MessageRow, MessageStatus, Position, Record, RequestRow, Row, SessionId,
+    SessionRow, TurnRow,
 };
 
 use crate::encoding::{encode_batch, encode_snapshot, encode_value};
@@ -54,6 +55,8 @@ pub(super) enum PreparedRow {
     Message(PreparedMessage),
     Request(RequestRow),
     Device(PreparedDevice),
+    Edited(PreparedEdit),
+    Chronicled(Record),
 }
 
 impl PreparedRow {
@@ -63,6 +66,8 @@ impl PreparedRow {
             Row::Message(row) => Self::Message(PreparedMessage::new(row)?),
             Row::Request(row) => Self::Request(row),
             Row::Device(row) => Self::Device(PreparedDevice::new(row)?),
+            Row::Edited(row) => Self::Edited(PreparedEdit::new(&row)?),
+            Row::Chronicled(record) => Self::Chronicled(record),
         })
     }
 
@@ -71,6 +76,8 @@ impl PreparedRow {
             Self::Turn(_) | Self::Request(_) => 256,
             Self::Message(message) => 256 + message.parts.len(),
             Self::Device(device) => 256 + device.facts.len() + device.profile.len(),
+            Self::Edited(edit) => 64 + edit.parts.len(),
+            Self::Chronicled(record) => 64 * record.cells.len(),
         }
     }
 }
@@ -92,6 +99,18 @@ impl PreparedMessage {
             MessageStatus::Partial => false,
         };
         Ok(Self { row, author, parts, complete })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PreparedEdit {
+    pub(super) message: MessageId,
+    pub(super) parts: Vec<u8>,
+}
+
+impl PreparedEdit {
+    fn new(row: &EditedRow) -> Result<Self, StoreError> {
+        Ok(Self { message: row.message.clone(), parts: encode_value(&row.parts)? })
     }
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use switchboard_core::{Position, RequestRow, SessionId, SessionRow, Timestamp, TurnRow};
 
 use crate::log::StoreError;
-use crate::sqlite::prepared::{Prepared, PreparedDevice, PreparedMessage, PreparedRow};
+use crate::sqlite::prepared::{Prepared, PreparedDevice, PreparedEdit, PreparedMessage, PreparedRow};
 
 /// The number and the head of a session; none if nothing was ever appended.
 pub(super) fn find_head(
@@ -120,6 +120,8 @@ pub(super) fn put_row(connection: &Connection, stream: i64, row: &PreparedRow) -
         PreparedRow::Message(message) => put_message(connection, stream, message),
         PreparedRow::Request(row) => put_request(connection, row),
         PreparedRow::Device(device) => put_device(connection, device),
+        PreparedRow::Edited(edit) => edit_message(connection, stream, edit),
+        PreparedRow::Chronicled(_) => Ok(()),
     }
 }
 
@@ -168,6 +170,13 @@ fn put_message(connection: &Connection, stream: i64, message: &PreparedMessage) 
             time(row.at),
             complete,
         ])?;
+    Ok(())
+}
+
+fn edit_message(connection: &Connection, stream: i64, edit: &PreparedEdit) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE messages SET parts = ?3 WHERE stream = ?1 AND message = ?2")?
+        .execute(params![stream, edit.message.as_str(), edit.parts])?;
     Ok(())
 }
 

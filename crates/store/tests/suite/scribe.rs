@@ -95,6 +95,7 @@ impl Scribe {
             author: Author::User(self.owner.clone()),
             parts: parts.clone(),
             turn: turn.clone(),
+            meta: Value::Null,
         };
         let accepted = Event::TurnAccepted {
             turn: turn.clone(),
@@ -112,6 +113,7 @@ impl Scribe {
             serial: false,
             deadline: Timestamp::NEVER,
             parent: None,
+            names: None,
             recall: None,
             workspace: None,
             key: key.map(|key| Box::new(RequestKey { key: key.into(), digest: format!("digest of {key}") })),

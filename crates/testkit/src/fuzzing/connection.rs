@@ -186,6 +186,9 @@ impl Bench {
                 Output::Attach(request, session, from) => {
                     self.answers.push_back((request, Answer::Attached(session, from)));
                 }
+                Output::Look(request, _) => {
+                    self.answers.push_back((request, Answer::Op(Ok(Reply::Rows(Vec::new())))))
+                }
                 Output::Detach(session) => {
                     let seen = self.followed.remove(&session).map_or(u64::MAX, |seen| seen as u64);
                     let after = self.callsign.as_ref().and_then(|name| self.roll.part(name, &session, seen));

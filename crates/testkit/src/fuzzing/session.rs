@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_core::model::{
     AttachmentSecret, Batch, Budget, CallEnd, CallError, CallKind, CallRequest, Device, Executor,
-    FailureKind, NewTurn, Origin, Output, Part, RequestKey, Told, Tool, ToolAnnotations, ToolChange, TurnEnd,
-    TurnRequest, Voice,
+    FailureKind, NewTurn, Origin, Output, Part, Place, RequestKey, Told, Tool, ToolAnnotations, ToolChange,
+    TurnEnd, TurnRequest, Voice,
 };
 use switchboard_core::{
     Actor, AttachmentId, CallId, Callsign, Committed, Event, Op, Position, Role, Session, SessionId,
@@ -37,6 +37,7 @@ pub fn session(bytes: &[u8]) {
         request_memory: Duration::from_millis(500),
         interrupt_grace: Duration::from_millis(40),
         offers: 2,
+        record_bytes: 64,
     };
     let id = SessionId::from("ses_fuzz");
     let mut live = Session::new(id.clone(), limits.clone());
@@ -190,7 +191,7 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
             bound: choices.byte() & 1 == 0,
             options: json!(null),
         },
-        parent: None,
+        place: Place::default(),
         history,
         workspace: None,
         serial: choices.byte() & 1 == 0,

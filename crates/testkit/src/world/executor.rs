@@ -487,6 +487,8 @@ fn refused(reject: &Reject) -> TurnEnd {
         | Reject::InvalidArgs(_)
         | Reject::UnknownAgent(_)
         | Reject::UnknownMessage(_)
+        | Reject::DuplicateMessage(_)
+        | Reject::Inactive
         | Reject::KeyConflict
         | Reject::AttachmentGone
         | Reject::Enrolled(_)

@@ -1,0 +1,23 @@
+//! What a session is to its owner.
+
+use serde::{Deserialize, Serialize};
+
+/// What a session is to its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// In use.
+    #[default]
+    Active,
+    /// Put away: it can be read, but takes no more work until it is taken up again.
+    Archived,
+    /// Gone, for everybody and for ever. The log keeps what has happened.
+    Deleted,
+}
+
+impl Standing {
+    /// Whether it is in use.
+    pub const fn is_active(&self) -> bool {
+        matches!(self, Self::Active)
+    }
+}
