@@ -12,18 +12,25 @@
 //! and one envelope has exactly one form when it is sent. A fault is a [`DecodeError`]: it knows its code, what
 //! can still be told of the envelope, and the [`message::ErrorMessage`] that answers it.
 
+pub mod annals;
 pub mod codec;
+mod conn;
+pub mod deed;
 pub mod error;
+mod http;
 pub mod id;
 mod limits;
 pub mod lite;
 pub mod message;
+mod protocol;
 pub mod value;
 
 pub use codec::{Decoded, Dialect, StanzaForm, decode, encode, encode_lite};
+pub use conn::AliciaConnection;
 pub use error::{Code, DecodeError, Fault, Severity};
 pub use id::{Id, Prefix};
 pub use limits::{AliciaLimits, LOSSY_PACKET, RELIABLE_PACKET};
 pub use lite::{LiteBody, LiteEnvelope, LiteType};
 pub use message::{Body, Class, Direction, Envelope, MessageType, Meta, Side, Word};
+pub use protocol::{Alicia, Facts, Offer, Service};
 pub use value::{Map, Value};

@@ -80,12 +80,17 @@ pub enum Transport {
 }
 
 /// A method of HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// GET.
+    #[default]
     Get,
     /// POST.
     Post,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
 }
 
 /// The HTTP request with which a connection opens.
@@ -107,6 +112,8 @@ pub struct OpeningRequest {
     pub subprotocols: Vec<Pii<String>>,
     /// Whether the request asks for a WebSocket.
     pub websocket: bool,
+    /// The method of the request.
+    pub method: Method,
 }
 
 // Headers and query may carry a credential, whatever the protocol calls it.

@@ -396,6 +396,8 @@ fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> 
                     let matches = match expected {
                         Method::Get => parts.method == http::Method::GET,
                         Method::Post => parts.method == http::Method::POST,
+                        Method::Patch => parts.method == http::Method::PATCH,
+                        Method::Delete => parts.method == http::Method::DELETE,
                     };
                     if !matches {
                         return door.refuse(&protocol, &Refusal::WrongMethod);

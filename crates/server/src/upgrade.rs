@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use parking_lot::Mutex;
 use switchboard_core::{
-    AgentId, Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, Route, Scope,
-    Seed, Timestamp, Upgrade,
+    AgentId, Connection, Credential, Method, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, Route,
+    Scope, Seed, Timestamp, Upgrade,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -355,6 +355,10 @@ impl Door {
             authorization,
             subprotocols,
             websocket,
+            method: match visitor.route.transport {
+                switchboard_core::Transport::Http(method) => method,
+                switchboard_core::Transport::WebSocket => Method::Get,
+            },
         }
     }
 }
