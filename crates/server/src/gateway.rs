@@ -368,7 +368,12 @@ impl PartialEq for Place {
     }
 }
 
-async fn look(sessions: &Arc<Sessions>, principal: PrincipalId, lookup: &Lookup) -> Result<Reply, Reject> {
+/// What the tables of a chronicle hold, as far as the principal may see it.
+pub(crate) async fn look(
+    sessions: &Arc<Sessions>,
+    principal: PrincipalId,
+    lookup: &Lookup,
+) -> Result<Reply, Reject> {
     if let Within::Session(session) = &lookup.within
         && sessions.role(session, principal.clone()).await?.is_none()
     {

@@ -253,6 +253,7 @@ impl SessionActor {
         for committed in &batch.events {
             self.remember_key(committed);
             self.invite(committed);
+            self.notice(&committed.event);
             look_for_work |= self.notify_executor(&committed.event);
         }
         if look_for_work {
@@ -265,6 +266,13 @@ impl SessionActor {
         if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
             let key = (origin.principal.clone(), key.key.clone());
             self.sessions.environment.keys.lock().insert(key, self.session.id().clone(), committed.at);
+        }
+    }
+
+    /// What people want to be remembered is found from now on.
+    fn notice(&self, event: &Event) {
+        if let Event::Recorded { chronicle, record, .. } = event {
+            self.sessions.environment.memory.noticed(self.session.id(), chronicle, record);
         }
     }
 
