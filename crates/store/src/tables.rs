@@ -33,11 +33,12 @@ impl Tables {
 
     /// Refuses declarations that contradict themselves, each other, or the tables of the store.
     pub(crate) fn check(&self, reserved: &[&str]) -> Result<(), StoreError> {
-        let mut names: HashSet<&str> = reserved.iter().copied().collect();
+        let mut names: HashSet<String> = reserved.iter().map(|name| (*name).to_owned()).collect();
         for table in self.iter() {
             let malformed =
                 |what: &str| Err(StoreError::Failed(format!("malformed table {}: {what}", table.name)));
-            if !names.insert(table.name) {
+            let index = table.words.map(|_| words_name(table));
+            if !index.into_iter().chain([table.name.to_owned()]).all(|name| names.insert(name)) {
                 return malformed("there is another of this name");
             }
             let mut columns = HashSet::new();
@@ -113,6 +114,11 @@ impl Tables {
 pub(crate) struct Asked {
     pub(crate) table: &'static Table,
     pub(crate) lookup: Lookup,
+}
+
+/// The name of the index of the words of a table.
+pub(crate) fn words_name(table: &Table) -> String {
+    format!("{}_words", table.name)
 }
 
 /// What a record says of a column, if it says anything.

@@ -33,7 +33,6 @@ impl MemoryLog {
     }
 
     /// An empty log that keeps the tables of these chronicles, too.
-    #[expect(clippy::needless_pass_by_value, reason = "a log is opened with what it may keep")]
     pub fn with_chroniclers(chroniclers: Vec<Arc<dyn Chronicler>>) -> Self {
         Self { tables: Arc::new(Tables::of(&chroniclers)), ..Self::default() }
     }

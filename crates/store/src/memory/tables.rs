@@ -58,6 +58,7 @@ impl Shelves {
             Question::PathLength { name, before, from } => {
                 return count(way(asked, &parts, name, before, from).len());
             }
+            // Words count as they are: stems, and how rare a word is, matter where there are many rows.
             Question::Words(text) => {
                 let wanted = wanted_words(text);
                 let shared = |row: &Found| {

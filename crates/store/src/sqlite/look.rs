@@ -9,8 +9,8 @@ use switchboard_core::{Cell, Comparison, Condition, Found, Order, PrincipalId, Q
 use crate::log::StoreError;
 use crate::sqlite::records::Bound;
 use crate::sqlite::statements::number;
-use crate::sqlite::tables::{quoted, words_name};
-use crate::tables::{Asked, wanted_words};
+use crate::sqlite::tables::quoted;
+use crate::tables::{Asked, wanted_words, words_name};
 
 pub(super) fn look(
     connection: &Connection,
@@ -52,14 +52,14 @@ fn cell(row: &Row<'_>, column: usize) -> rusqlite::Result<Cell> {
 
 /// A statement and what is put into it.
 #[derive(Default)]
-struct Query {
-    sql: String,
-    values: Vec<Cell>,
+pub(super) struct Query {
+    pub(super) sql: String,
+    pub(super) values: Vec<Cell>,
 }
 
 impl Query {
     /// None if there can be no answer.
-    fn of(asker: &PrincipalId, asked: &Asked) -> Option<Self> {
+    pub(super) fn of(asker: &PrincipalId, asked: &Asked) -> Option<Self> {
         let Asked { table, lookup } = asked;
         let mut query = Self::default();
         match &lookup.question {

@@ -57,6 +57,9 @@ mod statements;
 mod tables;
 mod writer;
 
+#[cfg(test)]
+mod look_tests;
+
 use counters::Counters;
 use prepared::Prepared;
 use readers::Readers;

@@ -9,16 +9,22 @@ use rusqlite::{Connection, OptionalExtension};
 use switchboard_core::{Column, ColumnKind, Table};
 
 use crate::log::StoreError;
-use crate::tables::Tables;
+use crate::tables::{Tables, words_name};
 
 /// Sees to it that all tables, their indexes and the indexes of their words are there.
 pub(super) fn ensure(connection: &mut Connection, tables: &Tables) -> Result<(), StoreError> {
     let transaction = connection.transaction()?;
+    let mut changed = Vec::new();
     for table in tables.iter() {
-        ensure_table(&transaction, table)?;
+        if ensure_table(&transaction, table)? {
+            changed.push(table.name);
+        }
         ensure_indexes(&transaction, table)?;
     }
     transaction.commit()?;
+    if !changed.is_empty() {
+        tracing::info!(tables = ?changed, "made or widened; rebuilding the projections fills in what was before");
+    }
     Ok(())
 }
 
@@ -44,26 +50,21 @@ pub(super) fn ensure_indexes(connection: &Connection, table: &Table) -> Result<(
     }
 }
 
-fn ensure_table(connection: &Connection, table: &Table) -> Result<(), StoreError> {
+/// Answers whether anything had to be done.
+fn ensure_table(connection: &Connection, table: &Table) -> Result<bool, StoreError> {
     let found = Shape::of(connection, table)?;
-    if found.columns.is_empty() {
-        tracing::info!(
-            table = table.name,
-            "made; sessions of earlier are in it once projections are rebuilt"
-        );
-        return create_table(connection, table);
-    }
     if !found.fits(table) {
-        tracing::warn!(table = table.name, "made anew; rebuild the projections to fill it again");
         drop_table(connection, table)?;
-        return create_table(connection, table);
+        create_table(connection, table)?;
+        return Ok(true);
     }
-    for column in table.columns.iter().filter(|column| found.kind(column.name).is_none()) {
-        tracing::info!(table = table.name, column = column.name, "added");
+    let missing: Vec<&Column> =
+        table.columns.iter().filter(|column| found.kind(column.name).is_none()).collect();
+    for column in &missing {
         let (on, column) = (quoted(table.name), declaration(column));
         connection.execute_batch(&format!("ALTER TABLE {on} ADD COLUMN {column}"))?;
     }
-    Ok(())
+    Ok(!missing.is_empty())
 }
 
 fn create_table(connection: &Connection, table: &Table) -> Result<(), StoreError> {
@@ -142,11 +143,6 @@ fn words_parts(table: &Table, words: &str) -> [(&'static str, String, String); 4
     ]
 }
 
-/// The name of the index of the words of a table.
-pub(super) fn words_name(table: &Table) -> String {
-    format!("{}_words", table.name)
-}
-
 /// A table as it is in the file.
 struct Shape {
     columns: Vec<(String, String)>,
@@ -173,7 +169,7 @@ impl Shape {
         self.columns.iter().find(|(name, _)| name == column).map(|(_, kind)| kind.as_str())
     }
 
-    /// Whether it can become what is declared without losing anything.
+    /// Whether it is there, and can become what is declared without losing anything.
     fn fits(&self, table: &Table) -> bool {
         let same = |column: &Column| self.kind(column.name).is_none_or(|kind| kind == type_of(column));
         self.key == table.key && table.columns.iter().all(same) && (table.words.is_none() || !self.clustered)

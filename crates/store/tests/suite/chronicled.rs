@@ -132,7 +132,8 @@ async fn rows_are_found_by_conditions(log: &dyn Log) {
         log.append(scribe.tell(name, before, name)).await.unwrap();
     }
     // They have the numbers 3 to 6.
-    let cases: [(&[(&'static str, Comparison, Cell)], &[&str]); 14] = [
+    type Is = (&'static str, Comparison, Cell);
+    let cases: [(&[Is], &[&str]); 14] = [
         (&[("seq", Comparison::Equal, Cell::Integer(4))], &["b"]),
         (&[("seq", Comparison::Unequal, Cell::Integer(4))], &["a", "c", "d"]),
         (&[("seq", Comparison::Above, Cell::Integer(4))], &["c", "d"]),

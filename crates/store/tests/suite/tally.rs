@@ -57,31 +57,28 @@ impl Chronicle for Account {
             cells: vec![session(), ("kind", kind.into()), ("total", (*total).into())],
         };
         let seq = committed.position.seq.cast_signed();
-        let entry = match &committed.event {
-            Event::MessageAdded { message } => {
-                let body = text(&message.parts);
-                let cells = vec![
-                    session(),
-                    ("name", message.id.as_str().into()),
-                    ("before", message.parent.as_ref().map(|parent| parent.as_str()).into()),
-                    ("seq", seq.into()),
-                    // A whole number where others may be kept.
-                    ("weight", seq.into()),
-                    ("raw", Bytes::from(body.clone().into_bytes()).into()),
-                    ("body", body.into()),
-                ];
-                Some((Change::Put, cells))
-            }
+        let entry = if let Event::MessageAdded { message } = &committed.event {
+            let body = text(&message.parts);
+            let cells = vec![
+                session(),
+                ("name", message.id.as_str().into()),
+                ("before", message.parent.as_ref().map(|parent| parent.as_str()).into()),
+                ("seq", seq.into()),
+                // A whole number where others may be kept.
+                ("weight", seq.into()),
+                ("raw", Bytes::from(body.clone().into_bytes()).into()),
+                ("body", body.into()),
+            ];
+            Some((Change::Put, cells))
+        } else if let Event::TurnEnded { turn, .. } = &committed.event {
             // The turn need not have said anything.
-            Event::TurnEnded { turn, .. } => {
-                let name = format!("{turn}.in");
-                Some((Change::Set, vec![("weight", 0.5.into()), session(), ("name", name.into())]))
-            }
-            Event::MessageEdited { message, parts } => {
-                let cells = vec![session(), ("name", message.as_str().into()), ("body", text(parts).into())];
-                Some((Change::Set, cells))
-            }
-            _ => None,
+            let name = format!("{turn}.in");
+            Some((Change::Set, vec![("weight", 0.5.into()), session(), ("name", name.into())]))
+        } else if let Event::MessageEdited { message, parts } = &committed.event {
+            let cells = vec![session(), ("name", message.as_str().into()), ("body", text(parts).into())];
+            Some((Change::Set, cells))
+        } else {
+            None
         };
         let entry = entry.map(|(change, cells)| Record { table: ENTRIES, change, cells });
         [Some(count), entry].into_iter().flatten().collect()
