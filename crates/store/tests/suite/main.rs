@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod cases;
+mod chronicled;
+mod chronicled_sqlite;
 mod concurrency;
 mod crash;
 mod full;
 mod refused;
 mod scribe;
 mod sqlite;
+mod tally;
 mod upgrade;
