@@ -22,6 +22,7 @@ pub mod id;
 mod limits;
 pub mod lite;
 pub mod message;
+pub mod moment;
 mod protocol;
 pub mod value;
 
