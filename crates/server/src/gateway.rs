@@ -7,7 +7,7 @@ use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
     Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, PrincipalId, Reject,
-    Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Within,
+    Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance, Within,
 };
 
 use crate::auth::Identity;
@@ -204,6 +204,12 @@ impl Gateway {
         let sessions = self.sessions.clone();
         let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
         tokio::spawn(async move { port.answer(request, look(&sessions, principal, &lookup).await) });
+    }
+
+    /// Turns speech into words.
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: Box<Utterance>) {
+        let reason = "no speech recognition is configured".to_owned();
+        caller.port.answer(request, Err(Reject::Unserved { reason }));
     }
 
     /// Makes a connection reachable under a name.
