@@ -139,7 +139,7 @@ async fn a_failure_of_theirs_is_the_result() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_who_has_not_said_that_they_can() {
+async fn al_068_nobody_is_asked_to_run_a_tool_who_has_not_said_that_they_can() {
     for tools in [json!([]), json!(["calendar"]), json!("clock"), Value::Null, json!([["clock"], 7])] {
         let (port, agent) = (answering(CallEnd::done(json!("theirs"))), equipped());
         replay_brief(&agent, &port, asked("call clock", tools, 1), Vec::new()).await.unwrap();
