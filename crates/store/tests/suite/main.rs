@@ -1,6 +1,7 @@
 //! One suite for every store, and what only SQLite has to prove.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
+mod alike;
 mod cases;
 mod chronicled;
 mod chronicled_sqlite;
