@@ -105,7 +105,7 @@ impl Server {
         let chroniclers = chroniclers();
         let log = open_log(&config, chroniclers.clone())?;
         let chroniclers = Chroniclers::new(chroniclers);
-        let memory = Arc::new(Memory::new(&config, &chroniclers).map_err(ServeError::Config)?);
+        let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any

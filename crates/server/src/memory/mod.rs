@@ -22,13 +22,13 @@ use switchboard_store::Log;
 use self::meaning::Meaning;
 use self::notebook::{Note, Notebooks, notebook_of};
 use crate::config::{Config, MemoryConfig};
-use crate::sessions::{Chroniclers, Sessions};
+use crate::sessions::Sessions;
 
 /// Finds memories.
 #[derive(Debug)]
 pub(crate) struct Memory {
     config: MemoryConfig,
-    /// None if nobody keeps memories.
+    /// None if nobody is to remember anything.
     notebooks: Option<Notebooks>,
     meaning: Option<Meaning>,
     vacant: Mutex<Vacant>,
@@ -39,9 +39,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// As it is configured.
-    pub(crate) fn new(config: &Config, chroniclers: &Chroniclers) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config) -> Result<Self, String> {
         Ok(Self {
-            notebooks: Notebooks::find(chroniclers).filter(|_| config.memory.enabled),
+            notebooks: Notebooks::find().filter(|_| config.memory.enabled),
             meaning: Meaning::new(config)?,
             config: config.memory.clone(),
             vacant: Mutex::default(),

@@ -1,14 +1,12 @@
 //! The table in which memories are kept.
 
 use switchboard_agents::memory::digest;
+use switchboard_alicia::annals::tables;
 use switchboard_alicia::deed::NOTEBOOK;
 use switchboard_core::{
-    Cell, Comparison, Condition, Found, Lookup, Order, Principal, PrincipalId, Question, SessionId, Table,
-    Within,
+    Cell, Comparison, Condition, Found, Lookup, Order, Principal, PrincipalId, Question, SessionId, Within,
 };
 use switchboard_store::{Log, StoreError};
-
-use crate::sessions::Chroniclers;
 
 /// The session in which the memories of a person are noted.
 pub(super) fn notebook_of(person: &PrincipalId) -> SessionId {
@@ -45,9 +43,9 @@ pub(super) struct Notebooks {
 }
 
 impl Notebooks {
-    /// None if nobody keeps such a table.
-    pub(super) fn find(chroniclers: &Chroniclers) -> Option<Self> {
-        let table: &Table = chroniclers.table(TABLE)?;
+    /// None if the table lacks something.
+    pub(super) fn find() -> Option<Self> {
+        let table = &tables::MEMORY;
         Some(Self {
             table: table.name,
             id: table.column("id")?,
@@ -142,7 +140,5 @@ fn numbers(blob: &[u8]) -> Vec<f32> {
     words.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 
-/// The table of memories.
-const TABLE: &str = "alicia_memory";
 /// Memories that a search by words brings at most.
 const MOST_FOUND: usize = 64;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use switchboard_core::{Chronicle, Chronicler, Committed, Record, Row, Session, SessionId, Table};
+use switchboard_core::{Chronicle, Chronicler, Committed, Record, Row, Session, SessionId};
 use switchboard_store::{Log, StoreError};
 
 /// Those who can keep an account of a session.
@@ -17,11 +17,6 @@ pub(crate) struct Chroniclers(Arc<[Arc<dyn Chronicler>]>);
 impl Chroniclers {
     pub(crate) fn new(all: Vec<Arc<dyn Chronicler>>) -> Self {
         Self(all.into())
-    }
-
-    /// A table that one of them keeps.
-    pub(crate) fn table(&self, name: &str) -> Option<&'static Table> {
-        self.0.iter().flat_map(|known| known.tables()).find(|table| table.name == name)
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&dyn Chronicler> {

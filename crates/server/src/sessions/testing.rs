@@ -30,7 +30,7 @@ pub(crate) fn sessions_in(
     let path = folder.join("log.db");
     let log = Arc::new(SqliteLog::open_with(path, SqliteOptions::default(), chroniclers.clone()).unwrap());
     let chroniclers = Chroniclers::new(chroniclers);
-    let memory = Arc::new(Memory::new(config, &chroniclers).unwrap());
+    let memory = Arc::new(Memory::new(config).unwrap());
     let directory = Directory {
         agents,
         default: AgentId::from("nobody"),
