@@ -207,7 +207,7 @@ impl Gateway {
     }
 
     /// Turns speech into words.
-    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: Box<Utterance>) {
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: &Utterance) {
         let reason = "no speech recognition is configured".to_owned();
         caller.port.answer(request, Err(Reject::Unserved { reason }));
     }

@@ -13,8 +13,7 @@ pub(super) fn notebook_of(person: &PrincipalId) -> SessionId {
     SessionId::named(&Principal::new(person.as_str()), NOTEBOOK)
 }
 
-/// A memory.
-#[derive(Debug)]
+/// A memory; not to be formatted.
 pub(super) struct Note {
     pub(super) id: String,
     pub(super) content: String,
@@ -71,7 +70,7 @@ impl Notebooks {
         if notes.is_empty() {
             return Ok(notes);
         }
-        if !log.session(notebook).await?.is_some_and(|row| row.owner == *person) {
+        if log.session(notebook).await?.is_none_or(|row| row.owner != *person) {
             return Ok(Vec::new());
         }
         if notes.len() == most {

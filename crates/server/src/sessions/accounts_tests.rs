@@ -140,10 +140,9 @@ impl World {
         let order = vec![("seq", Order::Rising)];
         let question = Question::Rows(order);
         let lookup = Lookup { table: "tally", within, conditions: Vec::new(), question, limit: 100_000 };
-        match look(&self.sessions, PrincipalId::from(who), &lookup).await? {
-            Reply::Rows(rows) => Ok(rows),
-            other => panic!("{other:?}"),
-        }
+        let reply = look(&self.sessions, PrincipalId::from(who), &lookup).await?;
+        let Reply::Rows(rows) = reply else { panic!("{reply:?}") };
+        Ok(rows)
     }
 
     async fn rows(&self) -> Vec<Found> {
