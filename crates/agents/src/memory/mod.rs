@@ -5,12 +5,14 @@
 
 mod config;
 mod embedder;
+mod shown;
 mod words;
 
 use sha2::{Digest, Sha256};
 
 pub use config::EmbedderConfig;
 pub use embedder::{Embedder, EmbedderError, MAX_BATCH};
+pub(crate) use shown::shown;
 pub use words::overlap;
 
 /// How close two embeddings are, from 0 (nothing in common, or not comparable) to 1 (the same direction).

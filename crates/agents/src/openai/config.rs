@@ -30,8 +30,8 @@ pub struct OpenAiConfig {
     pub system: Option<String>,
     /// How many earlier messages the model is shown.
     pub history: usize,
-    /// How many tokens the earlier messages and the request may have together: the newest messages
-    /// that fit are shown, and the request always is. Tokens are estimated: one for four bytes of
+    /// How many tokens the earlier messages, what is remembered of the user and the request may have
+    /// together: the newest messages that fit are shown, and the other two always are. Tokens are estimated: one for four bytes of
     /// ASCII or two of anything else, four for each message, a thousand for an image. Where
     /// messages are left out, what is shown begins with a question rather than an answer, unless
     /// no question fits.
