@@ -106,7 +106,7 @@ fn server(known: McpStatus) -> McpServer {
 /// Those who keep accounts of sessions, whether their protocol is switched on or not: what is kept of
 /// a session goes on with it.
 pub(crate) fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
-    Vec::new()
+    vec![Arc::new(switchboard_alicia::annals::Annalist)]
 }
 
 /// Serves a protocol where it wants to be served.
