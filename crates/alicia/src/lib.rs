@@ -24,6 +24,7 @@ pub mod lite;
 pub mod message;
 pub mod moment;
 mod protocol;
+mod rows;
 pub mod value;
 
 pub use codec::{Decoded, Dialect, StanzaForm, decode, encode, encode_lite};

@@ -257,6 +257,11 @@ impl Annals {
         self.book.head
     }
 
+    /// How many side entries stand behind the newest stanza.
+    pub fn side(&self) -> u32 {
+        self.book.asides
+    }
+
     /// Whether the numbers of stanzas are used up, so that no more turns are taken (§2.3).
     pub fn is_exhausted(&self) -> bool {
         self.book.is_exhausted()
