@@ -26,8 +26,10 @@
 pub mod acolyte;
 pub mod admin;
 pub mod aip;
+pub mod alicia;
 pub mod asp;
 mod backoff;
+mod clock;
 mod endpoint;
 mod events;
 pub mod function;

@@ -1,0 +1,2 @@
+//! Async client of Alicia.
+pub mod half;
