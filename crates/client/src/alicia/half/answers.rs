@@ -21,7 +21,7 @@ pub(super) struct Answers {
 struct OpenAnswer {
     id: Id,
     question: Option<Id>,
-    text: String,
+    text: Pii<String>,
     /// The last character, which decides whether a space follows.
     end: Option<char>,
     /// The number of the last sentence.
@@ -41,7 +41,7 @@ pub(super) struct Added {
     /// Whether nothing was known of its answer before.
     pub(super) began: bool,
     /// What to append; none if nothing.
-    pub(super) piece: Option<String>,
+    pub(super) piece: Option<Pii<String>>,
     /// The whole answer, if this was its end.
     pub(super) complete: Option<Answer>,
 }
@@ -140,7 +140,7 @@ impl OpenAnswer {
         Self {
             id,
             question,
-            text: String::new(),
+            text: Pii(String::new()),
             end: None,
             last: None,
             sentence: None,
@@ -150,7 +150,7 @@ impl OpenAnswer {
     }
 
     /// One space between two pieces, unless either has blanks there (§4.16).
-    fn append(&mut self, sentence: &AssistantSentence, most: usize) -> Option<String> {
+    fn append(&mut self, sentence: &AssistantSentence, most: usize) -> Option<Pii<String>> {
         self.interrupted = false;
         self.last = Some(sentence.sequence);
         self.sentence.clone_from(&sentence.id);
@@ -159,17 +159,17 @@ impl OpenAnswer {
         let apart = self.end.is_some_and(|end| !end.is_whitespace()) && !start.is_whitespace();
         self.end = text.chars().next_back();
         let piece = if apart { format!(" {text}") } else { text.to_owned() };
-        if self.text.len().saturating_add(piece.len()) <= most {
-            self.text.push_str(&piece);
+        if self.text.0.len().saturating_add(piece.len()) <= most {
+            self.text.0.push_str(&piece);
         } else {
             self.whole = false;
         }
-        Some(piece)
+        Some(Pii(piece))
     }
 
     fn into_answer(self) -> Answer {
         let Self { id, question, text, whole, .. } = self;
-        Answer { id, question, text: Pii(text), replaces: false, whole }
+        Answer { id, question, text, replaces: false, whole }
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
         let mut answers = Answers::default();
         answers.add(&sentence("a", 1, "1234", false), 6);
         let added = answers.add(&sentence("a", 2, "5678", true), 6).unwrap();
-        assert_eq!(added.piece.as_deref(), Some(" 5678"), "it is told nevertheless");
+        assert_eq!(added.piece, Some(Pii(" 5678".to_owned())), "it is told nevertheless");
         let answer = added.complete.unwrap();
         assert_eq!((answer.text.0.as_str(), answer.whole), ("1234", false));
         for number in 0..100 {

@@ -225,7 +225,7 @@ impl AliciaClient {
             self.tell(key, ConversationEvent::Started { answer: answer.clone(), question: None });
         }
         if let Some(text) = added.piece {
-            self.tell(key, ConversationEvent::Piece { answer, text: switchboard_core::Pii(text) });
+            self.tell(key, ConversationEvent::Piece { answer, text });
         }
         if let Some(answer) = added.complete {
             self.tell(key, ConversationEvent::Answered(answer));
