@@ -10,7 +10,7 @@ use switchboard_alicia::{Body, Id, MessageType, Prefix};
 use switchboard_core::{Pii, Timestamp};
 
 use super::conversation::{CatchUp, Conversation, Stage};
-use super::{AliciaClient, CommandError, ConversationKey, Ended, RequestKey};
+use super::{AliciaClient, CommandError, ConversationKey, Ended, Link, RequestKey};
 
 /// Which conversation to follow, and from where on.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +38,11 @@ impl AliciaClient {
     /// Follows a conversation; [`super::ConversationEvent::Joined`] tells when it does.
     ///
     /// # Errors
-    /// It is followed already, or too many are, or it has too many tools.
+    /// There is to be no connection; it is followed already, or too many are; or it has too many tools.
     pub fn join(&mut self, join: Join, now: Timestamp) -> Result<ConversationKey, CommandError> {
+        if self.link == Link::Off {
+            return Err(CommandError::NotConnected);
+        }
         let limit = usize::try_from(self.config.limits.subscriptions).unwrap_or(usize::MAX);
         if self.conversations.len() >= limit {
             return Err(CommandError::Full { limit });
@@ -326,6 +329,9 @@ impl AliciaClient {
     ) -> Result<RequestKey, CommandError> {
         if conversation.is_some_and(|key| !self.conversations.contains_key(&key)) {
             return Err(CommandError::NotFollowed);
+        }
+        if self.link == Link::Off {
+            return Err(CommandError::NotConnected);
         }
         let limit = self.config.max_requests;
         if self.requests.len() >= limit {
