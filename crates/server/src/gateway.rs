@@ -7,7 +7,7 @@ use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
     Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, Reject, Reply,
-    RequestId, RequestRow, Scope, SessionId, Signal, TurnId,
+    RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance,
 };
 
 use crate::auth::Identity;
@@ -208,6 +208,12 @@ impl Gateway {
             let answer = answer.map_err(|error| Reject::Unavailable { reason: error.to_string() });
             port.answer(request, answer);
         });
+    }
+
+    /// Turns speech into words.
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: Box<Utterance>) {
+        let reason = "no speech recognition is configured".to_owned();
+        caller.port.answer(request, Err(Reject::Unserved { reason }));
     }
 
     /// Makes a connection reachable under a name.
