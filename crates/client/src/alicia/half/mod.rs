@@ -127,7 +127,7 @@ impl AliciaClient {
     /// A client without a connection. Its ids come from the seed.
     pub fn new(config: ClientConfig, seed: Seed) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = seed.derive("pauses", 0);
-        let reading = AliciaLimits { frame: config.limits.hard_cap, ..config.limits.clone() };
+        let reading = AliciaLimits { frame: config.limits.hard_cap, ..config.limits };
         Self {
             reading,
             seed,

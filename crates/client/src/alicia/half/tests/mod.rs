@@ -177,7 +177,7 @@ impl Lab {
         }
     }
 
-    fn nothing(&mut self) {
+    fn nothing(&self) {
         assert!(self.sent.is_empty(), "{:?}", self.sent);
         assert!(self.events.is_empty(), "{:?}", self.events);
     }

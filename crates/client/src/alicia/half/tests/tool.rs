@@ -12,10 +12,9 @@ fn failed(result: &ToolUseResult, error: ToolError) {
 
 fn run(lab: &mut Lab) -> ToolRun {
     assert!(matches!(lab.next(), ConversationEvent::ToolUsed(_)));
-    match lab.next() {
-        ConversationEvent::RunTool(run) => run,
-        other => panic!("{other:?}"),
-    }
+    let event = lab.next();
+    let ConversationEvent::RunTool(run) = event else { panic!("{event:?}") };
+    run
 }
 
 fn done() -> ToolOutcome {
