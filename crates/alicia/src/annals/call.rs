@@ -164,11 +164,11 @@ impl<'a> Outcome<'a> {
 
 /// Arguments as a map, whatever they are.
 fn parameters(args: &Json) -> Map {
-    match fitting(args) {
-        Value::Map(map) => map,
-        Value::Nil => Map::new(),
-        other => Map::new().with("value", other),
+    let value = fitting(args);
+    if value == Value::Nil {
+        return Map::new();
     }
+    if let Value::Map(map) = value { map } else { Map::new().with("value", value) }
 }
 
 /// A value as it fits into an envelope; one that does not is only described (§9).

@@ -166,13 +166,13 @@ fn ends_sentence(before: &str, next: char) -> bool {
     let core = before.trim_end_matches(CLOSING);
     match core.chars().next_back() {
         Some('!' | '?' | '…' | '。' | '！' | '？') => true,
-        Some('.') => !is_abbreviated(core.trim_end_matches('.')),
+        Some('.') => !is_abbreviated(core.trim_end_matches('.'), next),
         Some(_) | None => false,
     }
 }
 
-/// Whether the dot behind this text belongs to its last word.
-fn is_abbreviated(text: &str) -> bool {
+/// Whether the dot behind this text belongs to its last word, if `next` follows.
+fn is_abbreviated(text: &str, next: char) -> bool {
     let opening = |character: char| !character.is_alphanumeric();
     let word = text.rsplit(is_blank).next().unwrap_or_default().trim_start_matches(opening);
     if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -185,7 +185,10 @@ fn is_abbreviated(text: &str) -> bool {
         let cased = characters.next().is_some_and(|first| first.is_uppercase() || first.is_lowercase());
         cased && characters.next().is_none()
     };
-    word.split('.').all(single) || ABBREVIATIONS.contains(&word.to_lowercase().as_str())
+    let lower = word.to_lowercase();
+    word.split('.').all(single)
+        || ABBREVIATIONS.contains(&lower.as_str())
+        || (next.is_numeric() && ABBREVIATIONS_OF_NUMBERS.contains(&lower.as_str()))
 }
 
 /// What may stand between the end of a sentence and the space behind it.
@@ -195,10 +198,14 @@ const CLOSING: &[char] = &[
 
 /// Words behind which a dot ends no sentence.
 const ABBREVIATIONS: &[&str] = &[
-    "mr", "mrs", "ms", "mx", "dr", "prof", "sr", "jr", "st", "rev", "hon", "gen", "col", "capt", "lt", "sgt",
-    "vs", "cf", "fig", "figs", "eq", "no", "nos", "vol", "ed", "eds", "pp", "approx", "dept", "est", "inc",
-    "ltd", "corp", "co", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec",
-    "nr", "bzw", "ca", "evtl", "ggf", "vgl", "bspw", "sog", "hr", "fr", "abs", "art", "mme", "mlle", "sra",
+    "mr", "mrs", "ms", "mx", "dr", "prof", "sr", "jr", "st", "rev", "hon", "gen", "capt", "lt", "sgt", "vs",
+    "cf", "dept", "inc", "ltd", "corp", "bzw", "evtl", "ggf", "vgl", "bspw", "sog", "hr", "fr", "mme",
+    "mlle", "sra",
+];
+/// The same before a number.
+const ABBREVIATIONS_OF_NUMBERS: &[&str] = &[
+    "no", "nos", "nr", "fig", "figs", "eq", "vol", "ed", "pp", "ch", "sec", "art", "abs", "ca", "approx",
+    "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec",
 ];
 
 /// Longest piece, in bytes.
@@ -298,7 +305,7 @@ mod tests {
     fn white_space_about_which_languages_differ_is_no_place_to_cut() {
         for blank in ["\u{feff} ", "\u{85}", "\u{2028}", "\u{180e}"] {
             let text = format!("One.{blank}Two");
-            assert_eq!(split(&text), [text.clone()]);
+            assert_eq!(split(&text), [text]);
         }
     }
 
