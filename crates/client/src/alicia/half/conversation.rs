@@ -19,6 +19,10 @@ pub(super) struct Conversation {
     pub(super) mark: i32,
     /// Handshakes because of holes since the mark last moved.
     pub(super) strikes: u32,
+    /// Handshakes in a row that the server could not take just then.
+    pub(super) refusals: u32,
+    /// No handshake before.
+    pub(super) not_before: Option<Timestamp>,
     /// The highest number of a user's message that is known.
     pub(super) number: u64,
     pub(super) catch_up: CatchUp,
@@ -92,6 +96,8 @@ impl Conversation {
             joined: false,
             mark,
             strikes: 0,
+            refusals: 0,
+            not_before: None,
             number: 0,
             catch_up: CatchUp::Idle,
             undeclared: false,
@@ -118,6 +124,7 @@ impl Conversation {
     /// The connection is gone.
     pub(super) fn cut(&mut self) {
         self.stage = Stage::Waiting;
+        self.not_before = None;
         self.declaring = 0;
         // The handshake declares them.
         self.undeclared = false;
@@ -129,7 +136,8 @@ impl Conversation {
     pub(super) fn wake(&self) -> Option<Timestamp> {
         let stage = match self.stage {
             Stage::Asked { by, .. } | Stage::Replaying { by, .. } => Some(by),
-            Stage::Waiting | Stage::Ready => None,
+            Stage::Waiting => self.not_before,
+            Stage::Ready => None,
         };
         let catch_up = match self.catch_up {
             CatchUp::Asked(by) => Some(by),

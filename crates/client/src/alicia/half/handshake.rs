@@ -43,6 +43,7 @@ impl AliciaClient {
         match conversation.stage {
             // The answer to one that is to be made does not say to which request: one after the other.
             Stage::Waiting if id.is_none() && self.is_creating() => true,
+            Stage::Waiting if conversation.not_before.is_some_and(|time| now < time) => true,
             Stage::Waiting => {
                 let configuration = configuration(&self.config, conversation, mark);
                 if !self.may_send(now) {
@@ -52,6 +53,7 @@ impl AliciaClient {
                 let by = now.after(millis(self.config.handshake_ms));
                 if let Some(conversation) = self.conversations.get_mut(&key) {
                     conversation.stage = Stage::Asked { stanza, by, mark };
+                    conversation.not_before = None;
                     conversation.undeclared = false;
                 }
                 true
@@ -151,6 +153,7 @@ impl AliciaClient {
         let head = theirs.last_sequence_seen.and_then(|head| i32::try_from(head).ok()).unwrap_or(asked);
         let again = conversation.joined;
         conversation.joined = true;
+        conversation.refusals = 0;
         if head > conversation.mark {
             // The log is not the one that was known. The server complains besides, about a handshake that is
             // over by then.
@@ -249,8 +252,8 @@ impl AliciaClient {
     }
 
     /// The server does not go on from the mark. If that may be for its age, it is asked for nothing but the
-    /// present; what lies between is to be had otherwise.
-    pub(super) fn handshake_refused(&mut self, key: ConversationKey, error: ErrorMessage) {
+    /// present; what lies between is to be had otherwise. What is not for good is tried again.
+    pub(super) fn handshake_refused(&mut self, key: ConversationKey, error: ErrorMessage, now: Timestamp) {
         let Some(conversation) = self.conversations.get_mut(&key) else { return };
         let Stage::Asked { mark, .. } = conversation.stage else { return };
         let too_old = error.code == Code::InvalidState.number() && mark != 0;
@@ -259,6 +262,11 @@ impl AliciaClient {
             conversation.stage = Stage::Waiting;
             // What was missed is asked for even if this is the first connection.
             conversation.joined = true;
+        } else if error.recoverable && conversation.refusals < MAX_REFUSALS {
+            let pause = millis(1_000 << conversation.refusals);
+            conversation.refusals += 1;
+            conversation.stage = Stage::Waiting;
+            conversation.not_before = Some(now.after(pause));
         } else {
             self.close(key, Ended::Refused(error));
         }
@@ -304,5 +312,7 @@ fn configuration(config: &ClientConfig, conversation: &Conversation, mark: i32) 
     }
 }
 
+/// Handshakes that a server may not be able to take just then: for half a minute.
+const MAX_REFUSALS: u32 = 5;
 /// Handshakes for the same hole.
 const MAX_STRIKES: u32 = 2;

@@ -45,7 +45,7 @@ impl AliciaClient {
             return self.configured(conversation_id.as_ref(), theirs, now);
         }
         let key = conversation_id.as_ref().and_then(|id| self.keys.get(id).copied());
-        let Some(key) = key else { return self.beside(body) };
+        let Some(key) = key else { return self.beside(body, now) };
         if stanza_id < 0 {
             match (self.takes(key, stanza_id, now), &body) {
                 (Some(Place::Next), _) => {}
@@ -62,9 +62,9 @@ impl AliciaClient {
     }
 
     /// What belongs to no conversation that is followed.
-    fn beside(&mut self, body: Body) {
+    fn beside(&mut self, body: Body, now: Timestamp) {
         match body {
-            Body::ErrorMessage(error) => self.complained(None, error, false),
+            Body::ErrorMessage(error) => self.complained(None, error, false, now),
             Body::NoteConfirmation(confirmation) => self.noted(&confirmation),
             Body::MemoryConfirmation(confirmation) => self.memorised(&confirmation),
             Body::UserMessage(_)
@@ -104,7 +104,7 @@ impl AliciaClient {
 
     fn within(&mut self, key: ConversationKey, stanza: i32, body: Body, now: Timestamp) {
         match body {
-            Body::ErrorMessage(error) => self.complained(Some(key), error, stanza < 0),
+            Body::ErrorMessage(error) => self.complained(Some(key), error, stanza < 0, now),
             Body::UserMessage(message) => self.announced(key, message),
             Body::AssistantMessage(message) => self.answered(key, message, stanza),
             Body::AudioChunk(chunk) => self.tell(key, ConversationEvent::Audio(chunk)),

@@ -5,6 +5,7 @@ use switchboard_alicia::message::{
     Acknowledgement, ErrorMessage, FeedbackConfirmation, MemoryConfirmation, NoteConfirmation, SyncResponse,
     Unsubscribe,
 };
+use switchboard_core::Timestamp;
 
 use super::conversation::Stage;
 use super::{
@@ -78,6 +79,7 @@ impl AliciaClient {
         conversation: Option<ConversationKey>,
         error: ErrorMessage,
         failed_turn: bool,
+        now: Timestamp,
     ) {
         if failed_turn {
             if let Some(key) = conversation {
@@ -86,7 +88,7 @@ impl AliciaClient {
             return;
         }
         if let Some(key) = self.refused_handshake(conversation, &error) {
-            return self.handshake_refused(key, error);
+            return self.handshake_refused(key, error, now);
         }
         let request = error.originating_id.as_ref().and_then(|origin| self.requests.named(origin));
         if let Some(key) = request {

@@ -273,3 +273,18 @@ fn a_replay_that_stops_is_asked_for_again() {
     lab.pass(2_000);
     lab.handshake(-2, -3);
 }
+
+#[test]
+fn a_handshake_that_the_server_cannot_take_just_then_is_tried_again() {
+    let mut lab = Lab::new();
+    lab.join(None, Since::Now, &[]);
+    for attempt in 0..5 {
+        let asked = lab.take();
+        lab.hear_in(None, 0, error(Code::Unavailable, &asked.stanza_id.to_string(), true));
+        lab.nothing();
+        lab.live(1_000 << attempt);
+    }
+    let asked = lab.take();
+    lab.hear_in(None, 0, error(Code::Unavailable, &asked.stanza_id.to_string(), true));
+    assert!(matches!(lab.next(), ConversationEvent::Closed(Ended::Refused(_))));
+}
