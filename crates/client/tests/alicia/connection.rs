@@ -13,7 +13,7 @@ async fn al_037_an_answer_that_is_cut_goes_on_where_it_was() {
     let client = cable.client().await;
     let mut events = client.events();
     let (conversation, mut updates) = soon(client.conversation(Join::create())).await.expect("joined");
-    soon(conversation.say("words One a. Two b. Three c. Four d. Five e. Six f. Seven g. every 60"))
+    soon(conversation.say("words One goes here. Two goes there. Three is gone. Four is back. Five waits. Six sleeps. Seven ends. every 60"))
         .await
         .expect("said");
     let mut pieces = String::new();
@@ -39,7 +39,10 @@ async fn al_037_an_answer_that_is_cut_goes_on_where_it_was() {
     assert_eq!(interrupted, 1);
     let (whole, rest) = answer(&mut updates).await;
     pieces.push_str(&rest);
-    assert_eq!(whole.text.0, "One a. Two b. Three c. Four d. Five e. Six f. Seven g.");
+    assert_eq!(
+        whole.text.0,
+        "One goes here. Two goes there. Three is gone. Four is back. Five waits. Six sleeps. Seven ends."
+    );
     assert_eq!(pieces, whole.text.0, "nothing is missing, and nothing is told twice");
     assert!(matches!(soon(events.next()).await, Some(ConnectionEvent::Disconnected { .. })));
 }
