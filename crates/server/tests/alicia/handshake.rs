@@ -17,9 +17,9 @@ async fn rich(stage: &mut Stage) -> (Device, String, Vec<Envelope>) {
     device.say("am_first", "first").await;
     let scene = stage.scenes.next().await;
     scene.think("Let me see.").await;
-    scene.say("One. ").await;
+    scene.say("One. Two").await;
     scene.tool("clock", Ok(json!({ "time": "12:00" }))).await;
-    scene.answer("Two. Three.").await;
+    scene.answer(". Three.").await;
     device.until(|envelope| envelope.kind == STATS).await;
     stage.turn(&mut device, -8, "am_second", "Again.").await;
     let mut seen = watching.until(|envelope| envelope.kind == STATS).await;
@@ -296,8 +296,8 @@ async fn al_030_a_deleted_conversation_looks_like_one_that_never_was() {
 async fn al_031_an_unknown_id_makes_no_conversation() {
     let stage = Stage::stored(&[]).await;
     let (_device, known) = stage.begin().await;
-    let mut device = stage.ann().await;
     for id in ["ac_000000000000000000000", "conv_of_mine", "am_1"] {
+        let mut device = stage.ann().await;
         let _ = refusal(&mut device, id).await;
         device.send_to(id, SUBSCRIBE, json!({})).await;
         let [ack] = device.expect([(0, SUBSCRIBED)]).await;

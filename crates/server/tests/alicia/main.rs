@@ -9,6 +9,7 @@
 )]
 
 mod device;
+mod endings;
 mod handshake;
 mod pack;
 mod puppet;

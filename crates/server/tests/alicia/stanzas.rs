@@ -241,7 +241,7 @@ async fn al_019_a_repeated_stanza_with_something_known_is_acknowledged_again() {
     device.stanza = 4;
     stage.turn(&mut device, -1, "am_1", "Yes.").await;
     let stanza = device.send(COMMENTARY, json!({ "id": "aucc_1", "messageId": "am_1", "content": "hm" })).await;
-    device.expect([(0, ACK), (-3, COMMENTARY)]).await;
+    device.expect([(0, ACK)]).await;
     for repeated in [5, 2] {
         device.send_as(repeated, &conversation, USER, json!({ "id": "am_1", "content": "am_1" })).await;
         let [ack] = device.expect([(0, ACK)]).await;
@@ -253,7 +253,7 @@ async fn al_019_a_repeated_stanza_with_something_known_is_acknowledged_again() {
     ack.assert_ack(stanza, true);
     device.quiet().await;
     stage.scenes.assert_none();
-    stage.turn(&mut device, -4, "am_2", "Yes.").await;
+    stage.turn(&mut device, -3, "am_2", "Yes.").await;
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn al_020_a_new_connection_begins_at_1_again() {
     stage.turn(&mut device, -1, "am_1", "Yes.").await;
     drop(device);
     let mut device = stage.ann().await;
-    device.subscribe(&conversation).await;
+    device.resume(&conversation, -2).await;
     assert_eq!(device.stanza, 1);
     stage.turn(&mut device, -3, "am_2", "Yes.").await;
 }
