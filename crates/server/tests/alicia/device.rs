@@ -97,7 +97,9 @@ impl Envelope {
 
     /// The keys of the body, sorted.
     pub(crate) fn keys(&self) -> Vec<&str> {
-        self.body.as_object().unwrap().keys().map(String::as_str).collect()
+        let mut keys: Vec<&str> = self.body.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// It acknowledges this stanza, and nothing more.

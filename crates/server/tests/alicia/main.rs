@@ -8,6 +8,7 @@
     reason = "helpers of tests, which clippy does not take for tests"
 )]
 
+mod absence;
 mod device;
 mod endings;
 mod handshake;
@@ -17,4 +18,5 @@ mod stage;
 mod stanzas;
 #[path = "../support/mod.rs"]
 mod support;
+mod tools;
 mod turns;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use switchboard_agents::{Agent, AgentError, ToolUse, Turn};
+use switchboard_agents::{Agent, AgentError, ToolUse, Toolbox, Turn};
 use switchboard_core::model::{CallEnd, CallError, Failure, FailureKind, Output, Part, Remembered, TurnEnd};
 use switchboard_core::{CallId, ToolName};
 use tokio::sync::{mpsc, oneshot};
@@ -45,6 +45,8 @@ enum Act {
     End(CallId, CallEnd),
     Call(Vec<ToolUse>, Duration, oneshot::Sender<Vec<Result<CallEnd, Failure>>>),
     Finish(Result<TurnEnd, AgentError>),
+    /// Listens to nothing more, and says this again and again.
+    Babble(String),
 }
 
 #[derive(Debug)]
@@ -54,6 +56,7 @@ struct Cue(Act, oneshot::Sender<()>);
 impl Agent for Puppet {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let (cues, mut given) = mpsc::unbounded_channel();
+        turn.equip(Arc::new(Abacus));
         let history = turn.history(100).await.iter().map(|row| words(&row.parts)).collect();
         let _ = self.raise.send(Scene { request: turn.request().text(), history, cues });
         loop {
@@ -74,6 +77,13 @@ impl Agent for Puppet {
                 Act::Call(uses, limit, ends) => {
                     let _ = ends.send(turn.call_all(uses, limit).await?);
                 }
+                Act::Babble(text) => {
+                    let _ = done.send(());
+                    loop {
+                        let _ = turn.text(text.clone()).await;
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
                 Act::Finish(end) => {
                     let _ = done.send(());
                     return end;
@@ -82,6 +92,23 @@ impl Agent for Puppet {
             turn.settled().await;
             let _ = done.send(());
         }
+    }
+}
+
+/// The one tool that the agent has itself, and could leave to a client: [`ABACUS`].
+#[derive(Debug)]
+struct Abacus;
+
+pub(crate) const ABACUS: &str = "abacus";
+
+#[async_trait]
+impl Toolbox for Abacus {
+    fn knows(&self, name: &ToolName) -> bool {
+        name.as_str() == ABACUS
+    }
+
+    async fn run(&self, _: &ToolName, _: Value, _: Duration, _: mpsc::Sender<String>) -> CallEnd {
+        CallEnd::done(json!({ "by": "server" }))
     }
 }
 
@@ -172,6 +199,11 @@ impl Scene {
 
     pub(crate) async fn fail(self, kind: FailureKind, message: &str) {
         self.act(Act::Finish(Err(AgentError::failed(kind, message)))).await;
+    }
+
+    /// Says this from now on whatever happens, also when it is told to stop.
+    pub(crate) async fn babble(self, text: &str) {
+        self.act(Act::Babble(text.to_owned())).await;
     }
 
     /// Waits until the agent has been stopped.
