@@ -153,7 +153,7 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "history_tokens",
         Kind::Integer,
-        "openai: how many tokens the earlier messages and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
+        "openai: how many tokens the earlier messages, what is remembered and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
     ),
     ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
     ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),
@@ -326,6 +326,11 @@ const SESSION_KEYS: &[(&str, Kind, &str)] = &[
     ("participants", Kind::Integer, "Participants besides the owner."),
     ("attachments", Kind::Integer, "Attachments that may be live or detached."),
     ("answer_bytes", Kind::Integer, "Bytes of answer text that one turn may produce."),
+    (
+        "record_bytes",
+        Kind::Integer,
+        "Bytes of one message or note that is put into the session without a turn.",
+    ),
     ("requests", Kind::Integer, "Idempotency keys remembered."),
     ("request_memory", Kind::Integer, "For how long an idempotency key is remembered, in milliseconds."),
     ("ended_turns", Kind::Integer, "Ended turns remembered for resume and duplicate detection."),
