@@ -29,19 +29,27 @@ const ELITES: &str = "alicia.elites=[\
     {id='pa_bold',label='Bold',description='Surprising',best_for='ideas',scores={success_rate=0.4,\
         quality=0.7,efficiency=0.4,robustness=0.3,generalization=0.7,diversity=0.95,innovation=0.9}}]";
 
+/// Little patience with silent clients.
+const HASTY: &[&str] = &["alicia.limits.ping_s=1", "alicia.limits.idle_s=4"];
+
 /// The agent of the checks.
 fn story() -> [String; 3] {
     let path = support::root().join("tests/peers/alicia_story.toml");
-    ["agent=alicia".into(), "agents.alicia.kind=script".into(), format!("agents.alicia.path={}", path.display())]
+    [
+        "agent=alicia".into(),
+        "agents.alicia.kind=script".into(),
+        format!("agents.alicia.path={}", path.display()),
+    ]
 }
 
-/// Runs a peer against a server of its own.
+/// Runs a peer against servers of its own.
 fn found_by(mut peer: Command) -> Found {
     let data = tempfile::tempdir().unwrap();
     let story = story();
     let story: Vec<&str> = story.iter().map(String::as_str).collect();
-    let server = Served::start(data.path(), &[BASIC, GENEROUS, &story, &[ELITES]]);
-    Found::read(&peer.arg(server.base()).output().unwrap())
+    let server = Served::start(&data.path().join("usual"), &[BASIC, GENEROUS, &story, &[ELITES]]);
+    let hasty = Served::start(&data.path().join("hasty"), &[BASIC, GENEROUS, &story, HASTY]);
+    Found::read(&peer.args([&server.base(), "--hasty", &hasty.base()]).output().unwrap())
 }
 
 /// The checks in Python, which run once for all the tests below.

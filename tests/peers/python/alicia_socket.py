@@ -4,7 +4,7 @@ from websockets.exceptions import InvalidStatus
 
 from alicia_world import *
 
-CHECKS, PATIENT = [], []
+CHECKS, PATIENT, HASTY = [], [], []
 
 
 def check(function):
@@ -15,6 +15,12 @@ def check(function):
 def patient(function):
     """Mostly waits."""
     PATIENT.append(function)
+    return function
+
+
+def hasty(function):
+    """Against the server that pings every second, and drops whoever is silent for four."""
+    HASTY.append(function)
     return function
 
 
@@ -275,18 +281,38 @@ async def the_101st_subscription_is_one_too_many(world):
     await peer.close()
 
 
-@patient
+async def raw(world, who):
+    """A connection without a library: nothing is answered that is not answered here."""
+    host, port = world.host.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines = ["GET /api/v1/ws HTTP/1.1", f"Host: {world.host}", f"Authorization: Bearer {who}", "Upgrade: websocket", "Connection: Upgrade"]
+    lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", ""]
+    writer.write("\r\n".join(lines).encode())
+    ensure(b" 101 " in await reader.readuntil(b"\r\n\r\n"), "not upgraded")
+    return reader, writer
+
+
+@hasty
 async def al_098_silent_clients_are_pinged_and_dropped(world):
-    """The server of the checks pings every second, and drops after four (`alicia.limits`)."""
-    peer, conv = await world.met()
-    pinged = asyncio.Event()
-    protocol, process = peer.websocket.protocol, peer.websocket.process_event
+    reader, writer = await raw(world, world.somebody())
+    began, got = time.monotonic(), b""
+    while piece := await asyncio.wait_for(reader.read(1000), PATIENCE):
+        got += piece
+    ensure(got[:1] == b"\x89", "the first frame is no ping:", got[:20])
+    ensure(3 <= time.monotonic() - began, "dropped after", time.monotonic() - began)
+    writer.close()
 
-    def watch(event):
-        if getattr(event, "opcode", None) == 9:
-            pinged.set()
-        process(event)
 
-    peer.websocket.process_event = watch
-    await asyncio.wait_for(pinged.wait(), 40)
-    await leave(peer)
+@hasty
+async def al_098_any_frame_keeps_a_client_alive(world):
+    reader, writer = await raw(world, world.somebody())
+    began = time.monotonic()
+    # Text frames are ignored, but they are frames; so are pongs that nobody asked for.
+    for frame in (b"\x81\x80abcd", b"\x8a\x80abcd") * 4:
+        await asyncio.sleep(1.5)
+        writer.write(frame)
+    writer.write(b"\x88\x80abcd")
+    got = b""
+    while piece := await asyncio.wait_for(reader.read(1000), PATIENCE):
+        got += piece
+    ensure(time.monotonic() - began >= 12, "dropped after", time.monotonic() - began, got[-20:])
