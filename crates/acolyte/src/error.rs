@@ -252,6 +252,7 @@ pub fn reject_words(reject: &Reject) -> (Code, String) {
         | Reject::UnknownMessage(_)
         | Reject::DuplicateMessage(_)
         | Reject::Inactive
+        | Reject::Unserved { .. }
         | Reject::KeyConflict
         | Reject::AttachmentGone
         | Reject::Enrolled(_)

@@ -12,7 +12,7 @@
 //!   agent the tools of the device that a turn is for.
 //!
 //! [`McpServers`] finds tools elsewhere: it runs and connects to servers of the Model Context Protocol.
-//! [`WithTools`] gives them to any agent.
+//! [`WithTools`] gives them to any agent. [`memory`] tells what of all that is remembered matters to a question.
 
 mod agent;
 mod chunk;
@@ -22,6 +22,7 @@ mod echo;
 mod function;
 mod http;
 mod mcp;
+pub mod memory;
 mod names;
 mod openai;
 mod script;

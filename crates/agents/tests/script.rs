@@ -12,11 +12,11 @@ mod support;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_agents::{Agent, AgentError, BuiltinStory, Script, ScriptConfig, Story, StoryError};
+use switchboard_agents::{Agent, AgentError, Brief, BuiltinStory, Script, ScriptConfig, Story, StoryError};
 use switchboard_core::Event;
 use switchboard_core::model::{
     CallEnd, CallError, CallKind, CallRequest, ChecklistState, FailureKind, Finish, NoticeLevel, Output,
-    TurnEnd, TurnOutcome, TurnRequest,
+    Remembered, TurnEnd, TurnOutcome, TurnRequest,
 };
 use tokio::time::{Instant, timeout};
 
@@ -331,4 +331,26 @@ fn broken_stories_are_refused_with_place_and_reason() {
         let error = Story::parse(text, "test.toml").unwrap_err().to_string();
         assert!(error.starts_with("test.toml: ") && error.contains(wanted), "{text}\n{error}\n{wanted}");
     }
+}
+
+#[tokio::test]
+async fn a_story_knows_what_is_remembered() {
+    let remembered = |content: &str| Remembered {
+        memory: "m".into(),
+        content: content.into(),
+        relevance: 0.9,
+        source: None,
+    };
+    let agent = conformance();
+    let said = async |memories: Vec<Remembered>| {
+        let port = Port::silent();
+        let brief = Brief { remembered: memories, ..support::brief(chat("remembered tea"), 1) };
+        support::replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
+        port.text()
+    };
+    assert_eq!(
+        said(vec![remembered("likes tea"), remembered("has {input}")]).await,
+        r#"2: ["likes tea","has {input}"]"#
+    );
+    assert_eq!(said(Vec::new()).await, "0: []");
 }

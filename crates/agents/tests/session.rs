@@ -19,8 +19,8 @@ use switchboard_agents::{
     WithDevice,
 };
 use switchboard_core::model::{
-    Call, CallEnd, CallKind, Executor, NewTurn, Origin, Place, Tool, ToolAnnotations, ToolChange, TurnEnd,
-    TurnOutcome,
+    Call, CallEnd, CallError, CallKind, Executor, NewTurn, Origin, Place, Tool, ToolAnnotations, ToolChange,
+    TurnEnd, TurnOutcome,
 };
 use switchboard_core::{
     Actor, CallId, Callsign, Committed, Event, MessageRow, Op, Position, PrincipalId, Reject, Session,
@@ -122,6 +122,14 @@ impl Port {
         assert_eq!(result, Ok(()), "the session takes {op:?}");
         result
     }
+
+    fn answer(&self, actor: &Actor, call: &CallId, end: CallEnd) -> CallEnd {
+        let op = Op::Answer { turn: TurnId::from("inv_test"), call: call.clone(), end: end.clone() };
+        match self.act(actor, op) {
+            Ok(()) => end,
+            Err(_) => CallEnd::Cancelled,
+        }
+    }
 }
 
 #[async_trait]
@@ -144,6 +152,9 @@ impl TurnPort for Port {
             requested.unwrap()
         };
         let output = match requested.kind {
+            CallKind::Tool { args, .. } if args["name"] == "unknown" => {
+                return self.answer(&client(), call, CallEnd::Failed(CallError::new("unknown_tool", "here")));
+            }
             CallKind::Tool { name, .. } if name.as_str() == "list_tools" => {
                 json!([{ "tool_key": "k", "tool_name": "open.log", "namespace": "fs", "tool_type": "action" }])
             }
@@ -154,12 +165,7 @@ impl TurnPort for Port {
             Executor::Device(device) => Actor::client(PrincipalId::from("bob")).enrolled(Some(device)),
             _ => client(),
         };
-        let end = CallEnd::done(output);
-        let op = Op::Answer { turn: TurnId::from("inv_test"), call: call.clone(), end: end.clone() };
-        match self.act(&asker, op) {
-            Ok(()) => end,
-            Err(_) => CallEnd::Cancelled,
-        }
+        self.answer(&asker, call, CallEnd::done(output))
     }
 
     async fn history(&self, _limit: usize) -> Vec<MessageRow> {
@@ -195,6 +201,17 @@ async fn run_each<'a>(
     device: Option<&str>,
     life: usize,
 ) -> (TurnEnd, Vec<Event>) {
+    run_for(agent, input, device, &[], life).await
+}
+
+/// The same for somebody who can run these tools.
+async fn run_for<'a>(
+    agent: impl Fn(u32) -> &'a dyn Agent,
+    input: &str,
+    device: Option<&str>,
+    tools: &[&str],
+    life: usize,
+) -> (TurnEnd, Vec<Event>) {
     let device = device.map(Callsign::from);
     let world = Arc::new(Mutex::new(World::new(input, device.clone())));
     for fence in 1.. {
@@ -209,7 +226,8 @@ async fn run_each<'a>(
         };
         let port = Arc::new(Port { world: world.clone(), worker });
         let (_keep, interrupted) = watch::channel(false);
-        let brief = Brief { device: device.clone(), ..brief(chat(input), fence) };
+        let mut brief = Brief { device: device.clone(), ..brief(chat(input), fence) };
+        brief.origin.options = json!({ "tools": tools });
         let mut running = Turn::new(brief, port, interrupted, journal);
         let result = agent(fence).run(&mut running).await;
         let mut world = world.lock().unwrap();
@@ -264,6 +282,24 @@ fn asked(log: &[Event]) -> Vec<Call> {
         _ => None,
     });
     calls.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_often_executors_die_whoever_asks_is_offered_a_tool_once() {
+    let script = Script::new(Story::conformance().unwrap());
+    let agent = |_| &script as &dyn Agent;
+    for (input, own) in [("tool known 5", 0), ("tool unknown 5", 1)] {
+        let (end, log) = run_for(agent, input, None, &["worker"], usize::MAX / 2).await;
+        let requests = log.iter().filter(|event| matches!(event, Event::CallRequested { .. })).count();
+        assert_eq!((asked(&log).len(), requests), (1, 1 + own), "{input}");
+        assert_eq!(asked(&log)[0].options, json!({ "either": true }));
+        for life in 1..12 {
+            let (again, pieces) = run_for(agent, input, None, &["worker"], life).await;
+            assert_eq!(again, end, "{input}, life of {life}");
+            assert_eq!(outputs(&pieces), outputs(&log), "{input}, life of {life}");
+            assert_eq!((asked(&pieces), ends(&pieces)), (asked(&log), ends(&log)), "{input}, life of {life}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

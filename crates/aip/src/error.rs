@@ -127,6 +127,7 @@ pub fn reject_words(reject: &Reject) -> String {
         | Reject::UnknownMessage(_)
         | Reject::DuplicateMessage(_)
         | Reject::Inactive
+        | Reject::Unserved { .. }
         | Reject::KeyConflict
         | Reject::AttachmentGone
         | Reject::Enrolled(_)

@@ -222,6 +222,9 @@ pub struct Wishes {
     /// Spoken as well.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub audio: bool,
+    /// Tools that the client can run, also where the agent could.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
     /// The trace of the envelope that asked, both parts or neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<(String, String)>,
@@ -230,7 +233,7 @@ pub struct Wishes {
 impl Default for Wishes {
     /// Of a turn that another protocol has brought.
     fn default() -> Self {
-        Self { streaming: true, audio: false, trace: None }
+        Self { streaming: true, audio: false, tools: Vec::new(), trace: None }
     }
 }
 

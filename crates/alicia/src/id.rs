@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use switchboard_core::Seed;
 
 use crate::message::{Reason, names};
 
 /// An opaque identifier: 1 to 128 bytes of printable ASCII without spaces.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Id(String);
 
 impl Id {
@@ -40,6 +43,21 @@ impl Id {
         Self(format!("{}_{}", prefix.name(), nano_id(seed.derive(prefix.name(), counter))))
     }
 
+    /// An id that follows from these parts, and from nothing else.
+    pub fn derived(prefix: Prefix, parts: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part.as_bytes());
+            hash.update([0]);
+        }
+        Self(format!("{}_{}", prefix.name(), nano_id(hash.finalize().into())))
+    }
+
+    /// What something is called here that other protocols may have named as they like.
+    pub fn of(prefix: Prefix, name: &str) -> Self {
+        Self::new(name).unwrap_or_else(|_| Self::derived(prefix, &[name]))
+    }
+
     /// The id of the result that answers this request for a tool (§4.7).
     pub fn result(&self) -> Result<Self, Reason> {
         Self::new(format!("{self}_result"))
@@ -63,6 +81,20 @@ impl Id {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = Reason;
+
+    fn try_from(text: String) -> Result<Self, Reason> {
+        Self::new(text)
+    }
+}
+
+impl From<Id> for String {
+    fn from(id: Id) -> Self {
+        id.0
     }
 }
 
@@ -210,6 +242,18 @@ mod tests {
         assert_ne!(id, Id::fresh(Prefix::Message, &seed, 2));
         assert_eq!(id.prefix(), Some(Prefix::Message));
         assert!(Id::fresh_lite(LitePrefix::Message, &seed, 1).as_str().starts_with("msg_"));
+    }
+
+    #[test]
+    fn derived_ids_follow_from_every_part() {
+        let id = Id::derived(Prefix::Sentence, &["inv_1", "1"]);
+        assert!(id.as_str().starts_with("ams_") && id.as_str().len() == 25, "{id}");
+        assert_eq!(id, Id::derived(Prefix::Sentence, &["inv_1", "1"]));
+        for other in [["inv_1", "2"], ["inv_2", "1"], ["inv_11", ""]] {
+            assert_ne!(id, Id::derived(Prefix::Sentence, &other));
+        }
+        assert_eq!(Id::of(Prefix::Message, "inv_1.in").as_str(), "inv_1.in");
+        assert!(Id::of(Prefix::Message, "two words").as_str().starts_with("am_"));
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub mod id;
 mod limits;
 pub mod lite;
 pub mod message;
+pub mod moment;
 mod protocol;
+mod rows;
 pub mod value;
 
 pub use codec::{Decoded, Dialect, StanzaForm, decode, encode, encode_lite};

@@ -498,9 +498,11 @@ pub fn reject_code(reject: &Reject) -> (Code, Option<u64>) {
         Reject::UnknownAgent(_) => Code::AgentNotFound,
         Reject::KeyConflict => Code::IdempotencyConflict,
         Reject::CallGone(_) | Reject::TurnOver(_) | Reject::UnknownTurn(_) => Code::CallGone,
-        Reject::Invalid(_) | Reject::UnknownMessage(_) | Reject::DuplicateMessage(_) | Reject::Inactive => {
-            Code::InvalidInvoke
-        }
+        Reject::Invalid(_)
+        | Reject::UnknownMessage(_)
+        | Reject::DuplicateMessage(_)
+        | Reject::Inactive
+        | Reject::Unserved { .. } => Code::InvalidInvoke,
         Reject::Limit { .. } | Reject::Busy => Code::QueueFull,
         Reject::RateLimited { retry_after } => {
             return (

@@ -81,6 +81,8 @@ pub enum Output {
     Find(RequestId, SessionId, TurnId),
     /// Look something up in the tables of a chronicle; answered with [`Reply::Rows`].
     Look(RequestId, Box<Lookup>),
+    /// Turn speech into words; answered with [`Reply::Heard`].
+    Hear(RequestId, Box<Utterance>),
     /// Be reachable under a name from now on; answered with [`Reply::Enrolled`].
     Enrol(RequestId, Enrolment),
     /// List who is enrolled; answered with [`Reply::Roll`].
@@ -99,6 +101,28 @@ pub enum Output {
         /// When to wake the connection if nothing else happens.
         wake: Option<Timestamp>,
     },
+}
+
+/// Somebody's speech, until its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Utterance {
+    /// The media type of the audio, or its name in the protocol.
+    pub format: String,
+    /// The audio.
+    pub audio: Pii<Bytes>,
+    /// The language that is expected, as a BCP-47 tag.
+    pub language: Option<String>,
+}
+
+/// What was understood of an utterance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// The words; none if nothing was said.
+    pub text: Pii<String>,
+    /// How sure the recogniser is, from 0 to 1.
+    pub confidence: Option<f64>,
+    /// The language, as a BCP-47 tag.
+    pub language: Option<String>,
 }
 
 /// One whole transport message.
@@ -162,6 +186,8 @@ pub enum Reply {
     Found(Option<Box<TurnRow>>),
     /// The rows that were looked up.
     Rows(Vec<Found>),
+    /// What was said.
+    Heard(Heard),
     /// The connection is reachable under the name it asked for.
     Enrolled,
     /// Whoever is enrolled, as far as the principal may know, in order of enrolment.

@@ -41,7 +41,7 @@ pub use chronicle::{
     Question, Record, Table, Within,
 };
 pub use connection::{
-    Close, CloseReason, Connection, Frame, Head, Input, Output, Reply, RequestId, Violation,
+    Close, CloseReason, Connection, Frame, Head, Heard, Input, Output, Reply, RequestId, Utterance, Violation,
 };
 pub use id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,

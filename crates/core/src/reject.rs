@@ -85,6 +85,12 @@ pub enum Reject {
         /// What is wrong, in words for an operator; holds no content.
         reason: String,
     },
+    /// What was asked for is not offered here, or whoever does it has failed.
+    #[error("not available: {reason}")]
+    Unserved {
+        /// Why, in words for the client; holds no content.
+        reason: String,
+    },
     /// The credential is not valid, or belongs to somebody else.
     #[error("the credential was refused")]
     Unauthenticated,
@@ -117,6 +123,7 @@ impl Reject {
             Self::Draining => "draining",
             Self::Busy => "busy",
             Self::Unavailable { .. } => "unavailable",
+            Self::Unserved { .. } => "unserved",
             Self::Unauthenticated => "unauthenticated",
         }
     }

@@ -11,7 +11,7 @@ use switchboard_agents::{
 use switchboard_core::AgentId;
 
 use crate::config::{AgentConfig, Config, Secrets};
-use crate::host::Directory;
+use crate::host::{Directory, Model};
 use crate::routes::Routes;
 
 /// What agents are built on, and share over every change of the configuration.
@@ -81,7 +81,9 @@ impl Workshop {
         if !agents.contains_key(&default) {
             return Err(format!("the default agent {default} is not configured"));
         }
-        Ok(Directory { agents, default, routes: Routes::new(&config.routes) })
+        let models =
+            config.agents.iter().filter_map(|(name, agent)| Some((name.as_str().into(), model(agent)?)));
+        Ok(Directory { models: models.collect(), agents, default, routes: Routes::new(&config.routes) })
     }
 
     fn with_device(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
@@ -91,6 +93,13 @@ impl Workshop {
     fn with_tools(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
         Arc::new(WithTools::new(agent, self.mcp.clone()))
     }
+}
+
+/// The model behind an agent, if it is known.
+fn model(agent: &AgentConfig) -> Option<Model> {
+    let AgentConfig::OpenAi(openai) = agent else { return None };
+    let uri: axum::http::Uri = openai.base_url.parse().ok()?;
+    Some(Model { name: openai.model.clone(), provider: uri.host()?.to_owned() })
 }
 
 /// The name of the deterministic planner of AIP's reference, where it is switched on.

@@ -375,6 +375,10 @@ impl Driver {
                     self.outstanding += 1;
                     self.gateway.look(&self.caller, request, lookup);
                 }
+                Output::Hear(request, utterance) => {
+                    self.outstanding += 1;
+                    self.gateway.hear(&self.caller, request, utterance);
+                }
                 Output::Enrol(request, enrolment) => {
                     self.outstanding += 1;
                     self.gateway.enrol(&mut self.caller, request, enrolment);

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, Reject, Reply,
-    RequestId, RequestRow, Scope, SessionId, Signal, TurnId,
+    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, PrincipalId, Reject,
+    Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance, Within,
 };
 
 use crate::auth::Identity;
@@ -198,16 +198,18 @@ impl Gateway {
         });
     }
 
-    /// Looks something up in the tables of a chronicle, as far as the caller may see it.
+    /// Looks something up in the tables of a chronicle, as far as the caller may see it: in a session
+    /// in which it takes part, or in those that are its own.
     pub(crate) fn look(&self, caller: &Caller, request: RequestId, lookup: Box<Lookup>) {
-        let log = self.sessions.environment.log.clone();
+        let sessions = self.sessions.clone();
         let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
-        tokio::spawn(async move {
-            let found = log.look(&principal, &lookup).await;
-            let answer = found.map(Reply::Rows);
-            let answer = answer.map_err(|error| Reject::Unavailable { reason: error.to_string() });
-            port.answer(request, answer);
-        });
+        tokio::spawn(async move { port.answer(request, look(&sessions, principal, &lookup).await) });
+    }
+
+    /// Turns speech into words.
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: Box<Utterance>) {
+        let reason = "no speech recognition is configured".to_owned();
+        caller.port.answer(request, Err(Reject::Unserved { reason }));
     }
 
     /// Makes a connection reachable under a name.
@@ -369,5 +371,17 @@ pub(crate) struct Place(pub(crate) Arc<Port>);
 impl PartialEq for Place {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+async fn look(sessions: &Arc<Sessions>, principal: PrincipalId, lookup: &Lookup) -> Result<Reply, Reject> {
+    if let Within::Session(session) = &lookup.within
+        && sessions.role(session, principal.clone()).await?.is_none()
+    {
+        return Err(Reject::NotFound);
+    }
+    match sessions.environment.log.look(&principal, lookup).await {
+        Ok(found) => Ok(Reply::Rows(found)),
+        Err(error) => Err(Reject::Unavailable { reason: error.to_string() }),
     }
 }

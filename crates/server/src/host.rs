@@ -31,6 +31,26 @@ pub(crate) struct Directory {
     /// Serves turns which name no other.
     pub(crate) default: AgentId,
     pub(crate) routes: Routes,
+    /// The models behind those agents of which it is known.
+    pub(crate) models: BTreeMap<AgentId, Model>,
+}
+
+/// What produces the answers of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    /// Who runs it.
+    pub(crate) provider: String,
+}
+
+impl Directory {
+    /// The model behind an agent; where there is none, the agent itself.
+    pub(crate) fn model(&self, agent: &AgentId) -> Model {
+        self.models.get(agent).cloned().unwrap_or_else(|| Model {
+            name: agent.to_string(),
+            provider: self.agents.get(agent).map_or("none", |agent| agent.kind()).to_owned(),
+        })
+    }
 }
 
 /// Runs the agents of this server.

@@ -24,6 +24,7 @@ mod meters;
 pub mod origin;
 mod outbox;
 mod port;
+mod protocols;
 mod registry;
 mod relay;
 mod routes;

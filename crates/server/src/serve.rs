@@ -8,16 +8,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{self, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::any;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use switchboard_acolyte::{Acolyte, Service};
 use switchboard_agents::{Agent, McpServers};
-use switchboard_aip::Aip;
-use switchboard_asp::Asp;
-use switchboard_core::{AgentId, CloseReason, KeyIndex, Method, Protocol, Refusal, Transport};
+use switchboard_core::{AgentId, CloseReason, KeyIndex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +24,7 @@ use crate::admin::{self, AdminState, Agents, Phase, Readiness};
 use crate::agents::Workshop;
 use crate::auth::Authenticator;
 use crate::clock::Clock;
-use crate::config::{AgentConfig, Config, Questions, StoreKind};
+use crate::config::{Config, StoreKind};
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
 use crate::handle::Handle;
@@ -36,12 +32,13 @@ use crate::host::{Directory, Host};
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
+use crate::protocols::{chroniclers, mount, protocols};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
-use crate::sessions::{ActorBounds, Environment, Sessions};
+use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
 use crate::tls::Tls;
 use crate::transport::Lingering;
-use crate::upgrade::{Door, Place, Visitor};
+use crate::upgrade::{Door, Place};
 use crate::workspace::Workspaces;
 
 /// A server that is ready to take connections.
@@ -114,7 +111,8 @@ impl Server {
         let host = Arc::new(Host::new(directory, node, &config.limits, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
-            host,
+            chroniclers: Chroniclers::new(chroniclers()),
+            host: host.clone(),
             clock,
             meters: SessionMeters::new(),
             roll: Arc::default(),
@@ -147,7 +145,7 @@ impl Server {
         }
         let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         let registry = Arc::new(Registry::default());
-        let protocols = protocols(&config);
+        let protocols = protocols(&config, &host, &workshop.mcp);
         watch_revocations(&authenticator, &registry);
         watch_tools(&workshop.mcp, &sessions);
         let door = Arc::new(Door {
@@ -329,88 +327,6 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
-}
-
-/// The protocols that are switched on: the registry of the server.
-fn protocols(config: &Config) -> Vec<Arc<dyn Protocol>> {
-    let mut protocols: Vec<Arc<dyn Protocol>> = Vec::new();
-    if config.asp.enabled {
-        let asp = Asp::new(config.asp.limits.clone());
-        protocols.push(Arc::new(if config.asp.ws_alias { asp.with_alias() } else { asp }));
-    }
-    if config.acolyte.enabled {
-        protocols.push(Arc::new(Acolyte::new(config.acolyte.limits.clone(), acolyte_service(config))));
-    }
-    if config.aip.enabled {
-        protocols.push(Arc::new(Aip::new(config.aip.limits.clone(), aip_service(config))));
-    }
-    protocols
-}
-
-/// How AIP behaves where that is open.
-fn aip_service(config: &Config) -> switchboard_aip::Service {
-    let planner =
-        if config.aip.test_planner { Some(crate::agents::TEST_PLANNER) } else { config.aip.agent.as_deref() };
-    switchboard_aip::Service {
-        agent: planner.map(AgentId::from),
-        allow_untargeted: config.aip.allow_untargeted,
-    }
-}
-
-/// What Acolyte says of the server.
-fn acolyte_service(config: &Config) -> Service {
-    let keyed = |agent: &AgentConfig| match agent {
-        AgentConfig::OpenAi(openai) => Some(openai.api_key_env.is_some()),
-        AgentConfig::Echo(_)
-        | AgentConfig::Script(_)
-        | AgentConfig::Function(_)
-        | AgentConfig::Demo(_)
-        | AgentConfig::Off(_) => None,
-    };
-    let openai: Vec<bool> = config.agents.values().filter_map(keyed).collect();
-    Service {
-        server: concat!("switchboard ", env!("CARGO_PKG_VERSION")).to_owned(),
-        model: config.acolyte.model.clone(),
-        providers: if openai.is_empty() { Vec::new() } else { vec!["openai".to_owned()] },
-        provider_auth: if openai.contains(&true) { vec!["openai (api key)".to_owned()] } else { Vec::new() },
-        deny_questions: config.acolyte.questions == Questions::Deny,
-    }
-}
-
-fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> Router {
-    for &route in protocol.routes() {
-        let (protocol, door) = (protocol.clone(), door.clone());
-        router = match route.transport {
-            Transport::WebSocket => router.route(
-                route.path,
-                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
-                    // An upgrade gives its place up by itself.
-                    let visitor = Visitor { address, uri, headers, route, place: None };
-                    door.upgrade(&protocol, &visitor, websocket)
-                }),
-            ),
-            Transport::Http(expected) => router.route(
-                route.path,
-                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, request: Request| {
-                    let (parts, body) = request.into_parts();
-                    let matches = match expected {
-                        Method::Get => parts.method == http::Method::GET,
-                        Method::Post => parts.method == http::Method::POST,
-                        Method::Patch => parts.method == http::Method::PATCH,
-                        Method::Delete => parts.method == http::Method::DELETE,
-                    };
-                    if !matches {
-                        return door.refuse(&protocol, &Refusal::WrongMethod);
-                    }
-                    let (uri, headers) = (parts.uri, parts.headers);
-                    let place = parts.extensions.get::<Place>().cloned();
-                    let visitor = Visitor { address, uri, headers, route, place };
-                    door.exchange(&protocol, &visitor, body).await
-                }),
-            ),
-        };
-    }
-    router
 }
 
 async fn not_found() -> Response {

@@ -12,6 +12,7 @@ mod encoding;
 mod log;
 mod memory;
 mod sqlite;
+mod tables;
 
 #[cfg(test)]
 mod encoding_tests;

@@ -10,6 +10,8 @@ use switchboard_core::{
     Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
+use crate::tables::Tables;
+
 /// A durable, ordered log per session, with projections that are written together with it.
 #[async_trait]
 pub trait Log: fmt::Debug + Send + Sync {
@@ -119,8 +121,9 @@ pub struct Append {
 }
 
 impl Append {
-    /// Refuses what no session can have produced, before anything is written.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Refuses what no session can have produced, before anything is written, and brings the records
+    /// of chronicles into the form in which they are kept.
+    pub(crate) fn check(&mut self, tables: &Tables) -> Result<(), StoreError> {
         let malformed = |what: &str| Err(StoreError::Failed(format!("malformed append: {what}")));
         let Some(first) = self.batch.events.first().map(|event| event.position) else {
             return malformed("it holds no event");
@@ -141,6 +144,11 @@ impl Append {
         }
         if self.snapshot.as_ref().is_some_and(|state| state.id() != &self.session || state.head() != head) {
             return malformed("the snapshot is not of the session as it is after the batch");
+        }
+        for row in &mut self.rows {
+            if let Row::Chronicled(record) = row {
+                tables.fit(&self.session, record)?;
+            }
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Function {
         // Whoever is dropped outside of a runtime has nobody left to tell.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            let request = function.endpoint.request(&invocation, &function.relay, now);
+            let request = function.endpoint.request(&invocation, &[], &function.relay, now);
             if let Err(error) = request.timeout(TELL_TIME).send().await {
                 tracing::debug!(
                     event = invocation.event.name(),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use reqwest::{Client, Url};
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use switchboard_asp::message::Secret;
 use switchboard_asp::relay::sign::{WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
@@ -47,14 +48,15 @@ impl Endpoint {
         Ok(Self { client, url, single_url: config.single_url, keys: config.keys()?, jwt: config.jwt })
     }
 
-    /// The request that carries an invocation.
+    /// The request that carries an invocation, and what its function is told is remembered of whoever asks.
     pub(super) fn request(
         &self,
         invocation: &Invocation,
+        remembered: &[String],
         relay: &Relay,
         now: Timestamp,
     ) -> reqwest::RequestBuilder {
-        let body = invocation.to_json();
+        let body = body(invocation, remembered);
         let url = self.url_for(invocation.event);
         let mut headers = self.signature(invocation, relay, &url, &body, now);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -130,6 +132,14 @@ impl Endpoint {
         }
         headers
     }
+}
+
+/// The body of a request. What is remembered is none of the protocol's business, and so it is added to what the
+/// protocol writes, as one more member at the end.
+fn body(invocation: &Invocation, remembered: &[String]) -> Bytes {
+    let plain = invocation.to_json();
+    let Some(open) = plain.strip_suffix(b"}").filter(|_| !remembered.is_empty()) else { return plain };
+    [open, b",\"remembered\":", json!(remembered).to_string().as_bytes(), b"}"].concat().into()
 }
 
 #[derive(Serialize)]
@@ -219,3 +229,27 @@ const RELAY_TOKEN: &str = "asp-relay+jwt";
 const TOKEN_TIME_S: u64 = 60;
 const GRACE_S: u64 = 120;
 const POOL_IDLE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_one_more_member_of_the_body() {
+        let mut invocation = Invocation::new(Event::Continue, "cid_1", 7, "inv_1");
+        invocation.session = Some("ses_1".into());
+        let read = |remembered: &[String]| -> Value {
+            serde_json::from_slice(&body(&invocation, remembered)).unwrap()
+        };
+        assert_eq!(body(&invocation, &[]), invocation.to_json());
+        let remembered = ["likes \"tea\"}".to_owned(), "has a dog".to_owned()];
+        let mut told = read(&remembered);
+        let list = told.as_object_mut().unwrap().remove("remembered");
+        assert_eq!(list, Some(json!(["likes \"tea\"}", "has a dog"])));
+        assert_eq!(told, read(&[]));
+        let known = Invocation::from_json(&body(&invocation, &remembered)).unwrap();
+        assert!(known == invocation, "who does not know it is not disturbed");
+    }
+}

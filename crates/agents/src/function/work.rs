@@ -29,6 +29,7 @@ use super::relay::{Delivery, Opened};
 use super::request;
 use crate::agent::AgentError;
 use crate::chunk;
+use crate::memory::shown;
 use crate::turn::{Resumption, Turn};
 
 /// A turn that a function works on.
@@ -201,7 +202,8 @@ impl<'a> Work<'a> {
         if self.function.config.history > 0 {
             invocation.history = map::history(&self.turn.history(self.function.config.history).await);
         }
-        let request = self.function.endpoint.request(&invocation, &self.function.relay, now);
+        let remembered = shown(&self.turn.brief().remembered);
+        let request = self.function.endpoint.request(&invocation, &remembered, &self.function.relay, now);
         match self.dispatch(request).await? {
             Ok(response) => self.receive(response, invocation.rid).await,
             Err(attempt) => Ok(attempt),

@@ -1,7 +1,6 @@
 //! How an OpenAI-compatible endpoint is reached and used.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -31,8 +30,8 @@ pub struct OpenAiConfig {
     pub system: Option<String>,
     /// How many earlier messages the model is shown.
     pub history: usize,
-    /// How many tokens the earlier messages and the request may have together: the newest messages
-    /// that fit are shown, and the request always is. Tokens are estimated: one for four bytes of
+    /// How many tokens the earlier messages, what is remembered of the user and the request may have
+    /// together: the newest messages that fit are shown, and the other two always are. Tokens are estimated: one for four bytes of
     /// ASCII or two of anything else, four for each message, a thousand for an image. Where
     /// messages are left out, what is shown begins with a question rather than an answer, unless
     /// no question fits.
@@ -131,16 +130,6 @@ impl Default for OpenAiConfig {
     }
 }
 
-impl OpenAiConfig {
-    /// The pause before attempt number `next`, counted from 2; `spread` of 0 to 255 takes up to a
-    /// quarter off, so that many turns do not come back at once.
-    pub(super) fn backoff(&self, next: u32, spread: u8) -> Duration {
-        let doubled = self.backoff_ms.saturating_mul(1 << next.saturating_sub(2).min(20));
-        let longest = doubled.min(self.max_backoff_ms);
-        Duration::from_millis(longest - longest / 4 * u64::from(spread) / 255)
-    }
-}
-
 /// Which uses of tools a person has to approve before they happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -188,14 +177,5 @@ mod tests {
         assert!(!format!("{config:?}").contains("sk-1"));
         assert!(!serde_json::to_string(&config).unwrap().contains("sk-1"));
         assert!(serde_json::from_str::<OpenAiConfig>(r#"{"api_key":"sk-1"}"#).is_err());
-    }
-
-    #[test]
-    fn pauses_double_up_to_a_bound() {
-        let config = OpenAiConfig { backoff_ms: 100, max_backoff_ms: 1000, ..OpenAiConfig::default() };
-        let pauses: Vec<u128> = (2..8).map(|next| config.backoff(next, 0).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
-        assert_eq!(config.backoff(9, 255).as_millis(), 750);
-        assert_eq!(config.backoff(u32::MAX, 0).as_millis(), 1000);
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use reqwest::Response;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchboard_core::model::{Failure, FailureKind};
@@ -14,6 +13,7 @@ use super::answer::{Answer, Progress};
 use super::source::{Broken, More, Source};
 use super::wire::Chunk;
 use crate::agent::AgentError;
+use crate::http;
 use crate::turn::Turn;
 
 /// Why an attempt brought no answer.
@@ -58,7 +58,8 @@ impl OpenAi {
             }
             let spread = Sha256::digest(turn.brief().turn.as_str().as_bytes());
             let spread = spread.get(attempt as usize % 32).copied().unwrap_or_default();
-            let delay = after.unwrap_or_else(|| self.config.backoff(attempt, spread));
+            let usual = http::backoff(self.config.backoff_ms, self.config.max_backoff_ms, attempt, spread);
+            let delay = after.unwrap_or(usual);
             tracing::warn!(attempt, delay_ms = delay.as_millis(), "asking the model again");
             turn.pause(delay).await?;
         }
@@ -146,7 +147,7 @@ impl OpenAi {
     /// Makes sense of a refusal.
     async fn refused(&self, turn: &Turn, response: Response) -> Trouble {
         let status = response.status().as_u16();
-        let after = retry_after(response.headers());
+        let after = http::retry_after(response.headers());
         tracing::warn!(status, "the model endpoint refused a request");
         let body = tokio::select! {
             body = read_some(response) => body,
@@ -211,15 +212,6 @@ async fn read_some(mut response: Response) -> String {
     };
     let _ = timeout(ERROR_TIME, reading).await;
     String::from_utf8_lossy(&body).into_owned()
-}
-
-/// What the endpoint asks for before another attempt. Dates are not understood, and left to the
-/// usual pauses.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let seconds =
-        number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn failure(message: impl Into<String>) -> Failure {

@@ -128,9 +128,11 @@ impl OpenAi {
         let mut history = turn.history(limit).await;
         let more = history.len() >= limit;
         history.retain(|row| row.turn != brief.turn);
-        let shown = window::newest(&history, more, &brief.request, self.config.history_tokens);
+        let remembered = prompt::remembered_hint(&brief.remembered);
+        let tokens = self.config.history_tokens;
+        let shown = window::newest(&history, more, &brief.request, remembered.as_deref(), tokens);
         let system = self.config.system.as_deref().map(|system| system::fill(system, brief, turn.now()));
-        prompt::messages(system, brief.device.as_ref(), shown, &brief.request)
+        prompt::messages(system, brief.device.as_ref(), remembered, shown, &brief.request)
     }
 
     async fn count(&self, turn: &mut Turn, answer: &Answer, usage: &mut Usage) -> Result<(), AgentError> {

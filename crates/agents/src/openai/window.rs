@@ -11,8 +11,8 @@ use switchboard_core::model::{Author, Part, TurnRequest};
 
 use super::prompt;
 
-/// The newest of the earlier messages that fit into `tokens` together with the request. `more` says
-/// whether there are messages before those.
+/// The newest of the earlier messages that fit into `tokens` together with the request and what is told
+/// `beside` it. `more` says whether there are messages before those.
 ///
 /// Where something is left out, an answer whose question is missing goes, too, unless there is no
 /// other question to begin with: then it is better than nothing.
@@ -20,11 +20,13 @@ pub(super) fn newest<'a>(
     history: &'a [MessageRow],
     more: bool,
     request: &TurnRequest,
+    beside: Option<&str>,
     tokens: Option<u64>,
 ) -> &'a [MessageRow] {
     let mut start = 0;
     if let Some(tokens) = tokens {
-        let mut left = tokens.saturating_sub(of_request(request));
+        let taken = of_request(request).saturating_add(beside.map_or(0, of_text));
+        let mut left = tokens.saturating_sub(taken);
         start = history.len();
         for row in history.iter().rev() {
             let Some(rest) = left.checked_sub(of_message(&row.parts)) else { break };
@@ -102,7 +104,7 @@ mod tests {
     fn shown(authors: &str, more: bool, tokens: u64) -> usize {
         let request = TurnRequest::Chat { parts: vec![Part::Text("y".repeat(24))] };
         let history = history(authors);
-        let newest = newest(&history, more, &request, Some(tokens));
+        let newest = newest(&history, more, &request, None, Some(tokens));
         assert!(history.ends_with(newest));
         newest.len()
     }
@@ -134,8 +136,18 @@ mod tests {
     #[test]
     fn without_a_limit_only_what_came_before_matters() {
         let (request, history) = (TurnRequest::Chat { parts: Vec::new() }, history("aua"));
-        assert_eq!(newest(&history, false, &request, None).len(), 3);
-        assert_eq!(newest(&history, true, &request, None).len(), 2);
+        assert_eq!(newest(&history, false, &request, None, None).len(), 3);
+        assert_eq!(newest(&history, true, &request, None, None).len(), 2);
+    }
+
+    #[test]
+    fn what_is_told_beside_takes_its_part() {
+        let (request, history) = (TurnRequest::Chat { parts: Vec::new() }, history("uuuu"));
+        let shown = |beside: &str| newest(&history, false, &request, Some(beside), Some(44)).len();
+        assert_eq!(
+            (shown(""), shown("abcd"), shown(&"x".repeat(80)), shown(&"x".repeat(4000))),
+            (4, 3, 2, 0)
+        );
     }
 
     #[test]

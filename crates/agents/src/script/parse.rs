@@ -156,7 +156,20 @@ pub(super) fn compile(pattern: &str, place: &str, known: &mut BTreeSet<String>) 
 }
 
 /// Variables that always have a value, if an empty one.
-const BUILT_IN: [&str; 8] = ["input", "args", "state", "meta", "turn", "session", "agent", "principal"];
+const BUILT_IN: [&str; 9] =
+    ["input", "args", "state", "meta", "turn", "session", "agent", "principal", "remembered"];
 /// Names that mean something, and so are not free.
-pub(super) const RESERVED: [&str; 11] =
-    ["input", "args", "state", "meta", "turn", "session", "agent", "principal", "index", "outcome", "error"];
+pub(super) const RESERVED: [&str; 12] = [
+    "input",
+    "args",
+    "state",
+    "meta",
+    "turn",
+    "session",
+    "agent",
+    "principal",
+    "remembered",
+    "index",
+    "outcome",
+    "error",
+];

@@ -19,6 +19,7 @@ use super::story::{
 use super::template::Variables;
 use crate::agent::AgentError;
 use crate::echo::Pace;
+use crate::memory::shown;
 use crate::turn::Turn;
 
 /// Answers one turn as the story says.
@@ -73,6 +74,7 @@ impl<'a> Player<'a> {
         variables.set("session", brief.session.as_str());
         variables.set("agent", brief.agent.as_str());
         variables.set("principal", brief.origin.principal.as_str());
+        variables.set("remembered", shown(&brief.remembered));
         match &brief.request {
             TurnRequest::Tool { args, .. } => variables.set("args", args.clone()),
             TurnRequest::Step { state, .. } => variables.set("state", state.clone()),
@@ -230,6 +232,10 @@ impl<'a> Player<'a> {
         let args = tool.args.resolve(&self.variables).map_err(broken)?;
         let delay = tool.delay_ms.millis(&self.variables, "delay_ms").map_err(broken)?;
         let repeat = self.repetitions(tool.repeat.as_ref())?;
+        let timeout = tool.timeout_ms.millis(&self.variables, "timeout_ms").map_err(broken)?;
+        if self.turn.offer(&tool.name, args.clone(), timeout).await?.is_some() {
+            return Ok(());
+        }
         let call = self.turn.begin_tool(&tool.name, args).await?;
         let outer = self.variables.get("index");
         for index in 1..=repeat.unwrap_or(1) {

@@ -143,6 +143,7 @@ pub(super) struct RawToolUse {
     pub(super) output: Vec<String>,
     pub(super) repeat: Option<Value>,
     pub(super) delay_ms: Option<Value>,
+    pub(super) timeout_ms: Option<Value>,
     pub(super) result: Option<Value>,
     pub(super) error: Option<Value>,
 }

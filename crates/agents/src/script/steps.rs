@@ -180,6 +180,7 @@ impl StepParser<'_> {
                 "delay_ms",
                 place,
             )?,
+            timeout_ms: self.timeout(raw.timeout_ms, place)?,
             repeat,
             end,
         })
@@ -202,6 +203,11 @@ impl StepParser<'_> {
         self.request(subject, value, raw.timeout_ms, (raw.on_timeout, raw.on_error), variable, place)
     }
 
+    fn timeout(&self, raw: Option<Value>, place: &str) -> Result<Number, String> {
+        let raw = raw.unwrap_or_else(|| json!(DEFAULT_TIMEOUT_MS));
+        self.number(raw, MAX_WAIT_MS, "timeout_ms", place)
+    }
+
     fn request(
         &mut self,
         subject: Template,
@@ -218,8 +224,7 @@ impl StepParser<'_> {
         {
             return Err(format!("{place}: `as` cannot be {variable:?}"));
         }
-        let timeout_ms = timeout_ms.unwrap_or_else(|| json!(DEFAULT_TIMEOUT_MS));
-        let timeout_ms = self.number(timeout_ms, MAX_WAIT_MS, "timeout_ms", place)?;
+        let timeout_ms = self.timeout(timeout_ms, place)?;
         self.known.extend([variable.clone(), "outcome".into(), "error".into()]);
         Ok(Request { subject, value, timeout_ms, on_timeout, on_error, variable })
     }

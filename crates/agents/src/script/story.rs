@@ -107,6 +107,8 @@ pub(super) struct ToolUse {
     /// How often, with `{index}`; once and without if it does not say.
     pub(super) repeat: Option<Number>,
     pub(super) delay_ms: Number,
+    /// How long whoever asks may take, if they run it.
+    pub(super) timeout_ms: Number,
     pub(super) end: ToolEnd,
 }
 

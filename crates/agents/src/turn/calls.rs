@@ -12,6 +12,7 @@ use switchboard_core::model::{
 use switchboard_core::{Attempt, CallId, Op, Timestamp, ToolName};
 use tokio::sync::mpsc;
 
+use super::either::is_left_to_agent;
 use super::{Turn, diverged, over};
 use crate::agent::AgentError;
 use crate::command::{self, Command, CommandEnd};
@@ -42,6 +43,15 @@ pub struct ToolUse {
     pub args: Value,
 }
 
+/// Who is to carry out a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Whoever has the tool; anyone for a question.
+    Owner,
+    /// Whoever asks, though the tool is the agent's own.
+    Asker,
+}
+
 impl Turn {
     /// Asks whoever offers the tool to run it, and waits for the result.
     ///
@@ -53,6 +63,11 @@ impl Turn {
         args: Value,
         timeout: Duration,
     ) -> Result<CallEnd, AgentError> {
+        if self.executes(name)
+            && let Some(end) = self.offer(name, args.clone(), timeout).await?
+        {
+            return Ok(end);
+        }
         self.request_call(CallKind::Tool { name: name.clone(), args }, timeout).await
     }
 
@@ -66,14 +81,39 @@ impl Turn {
         uses: Vec<ToolUse>,
         timeout: Duration,
     ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
+        let first = |tool: &ToolUse| {
+            if self.executes(&tool.name) && self.asker_runs(&tool.name) { By::Asker } else { By::Owner }
+        };
+        let first: Vec<By> = uses.iter().map(first).collect();
+        let uses: Vec<(ToolUse, By)> = uses.into_iter().zip(first).collect();
+        let mut ended = self.carry_out_all(&uses, timeout).await?;
+        let (mut again, mut places) = (Vec::new(), Vec::new());
+        for ((tool, by), place) in uses.into_iter().zip(&mut ended) {
+            if by == By::Asker && place.as_ref().is_ok_and(is_left_to_agent) {
+                again.push((tool, By::Owner));
+                places.push(place);
+            }
+        }
+        for (end, place) in self.carry_out_all(&again, timeout).await?.into_iter().zip(places) {
+            *place = end;
+        }
+        Ok(ended)
+    }
+
+    async fn carry_out_all(
+        &mut self,
+        uses: &[(ToolUse, By)],
+        timeout: Duration,
+    ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
         let mut named = Vec::with_capacity(uses.len());
-        for ToolUse { name, args } in uses {
-            let kind = CallKind::Tool { name, args };
+        for (ToolUse { name, args }, by) in uses {
+            let kind = CallKind::Tool { name: name.clone(), args: args.clone() };
             let (id, known) = self.next_call(&kind)?;
-            named.push((id, kind, known));
+            named.push((id, kind, known, *by));
         }
         let turn = &*self;
-        let uses = named.into_iter().map(|(id, kind, known)| turn.carry_out(id, kind, known, timeout));
+        let uses =
+            named.into_iter().map(|(id, kind, known, by)| turn.carry_out(id, kind, known, by, timeout));
         let ended = join_all(uses).await;
         ended
             .into_iter()
@@ -143,14 +183,15 @@ impl Turn {
 
     async fn request_call(&mut self, kind: CallKind, timeout: Duration) -> Result<CallEnd, AgentError> {
         let (id, known) = self.next_call(&kind)?;
-        self.carry_out(id, kind, known, timeout).await
+        self.carry_out(id, kind, known, By::Owner, timeout).await
     }
 
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &self,
         id: CallId,
         kind: CallKind,
         known: Option<Attempt>,
+        by: By,
         timeout: Duration,
     ) -> Result<CallEnd, AgentError> {
         match known.map(|attempt| attempt.end) {
@@ -159,7 +200,7 @@ impl Turn {
             Some(None) => return self.end_of(&id).await,
             None => {}
         }
-        if let CallKind::Tool { name, args } = &kind
+        if let (By::Owner, CallKind::Tool { name, args }) = (by, &kind)
             && let Some(toolbox) = self.toolbox.as_ref().filter(|toolbox| toolbox.knows(name))
         {
             let (name, args) = (name.clone(), args.clone());
@@ -167,7 +208,10 @@ impl Turn {
             self.post(op).await?;
             return self.use_own(&**toolbox, id, name, args, timeout).await;
         }
-        let op = self.asking(id.clone(), kind, None, self.port.now().after(timeout));
+        let op = match by {
+            By::Owner => self.asking(id.clone(), kind, None, self.port.now().after(timeout)),
+            By::Asker => self.asking_asker(id.clone(), kind, timeout),
+        };
         self.port.submit(op).await.map_err(over)?;
         self.end_of(&id).await
     }

@@ -1,6 +1,7 @@
 //! A turn as its agent sees it.
 
 mod calls;
+mod either;
 mod port;
 mod resumption;
 

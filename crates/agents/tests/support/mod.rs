@@ -264,7 +264,8 @@ pub(crate) async fn replay_on_device(
     replay_brief(agent, port, brief, journal).await
 }
 
-async fn replay_brief(
+/// Runs a turn about this, of which earlier runs have committed `journal`.
+pub(crate) async fn replay_brief(
     agent: &dyn Agent,
     port: &Arc<Port>,
     brief: Brief,

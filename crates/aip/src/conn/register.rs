@@ -122,6 +122,7 @@ impl AipConnection {
             | Reject::UnknownMessage(_)
             | Reject::DuplicateMessage(_)
             | Reject::Inactive
+            | Reject::Unserved { .. }
             | Reject::KeyConflict
             | Reject::AttachmentGone
             | Reject::Invalid(_)

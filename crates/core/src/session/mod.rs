@@ -51,6 +51,8 @@ mod testing;
 #[cfg(test)]
 mod tools_tests;
 #[cfg(test)]
+mod tree_tests;
+#[cfg(test)]
 mod turns_tests;
 
 pub use decide::Decision;

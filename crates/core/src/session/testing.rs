@@ -384,10 +384,12 @@ pub(super) fn names(events: &[Event]) -> Vec<&'static str> {
 }
 
 /// The queue positions that were announced, in order.
-/// What the first of the events, a message, follows.
+/// What the first message among the events follows.
 pub(super) fn parent(events: &[Event]) -> Option<MessageId> {
-    let Event::MessageAdded { message } = &events[0] else { panic!("{events:?}") };
-    message.parent.clone()
+    let added = events
+        .iter()
+        .find_map(|event| if let Event::MessageAdded { message } = event { Some(message) } else { None });
+    added.unwrap_or_else(|| panic!("no message was added: {events:?}")).parent.clone()
 }
 
 pub(super) fn announced(events: &[Event]) -> Vec<(&str, u32)> {

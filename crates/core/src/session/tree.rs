@@ -9,35 +9,39 @@ use crate::model::{
 };
 use crate::principal::Role;
 use crate::reject::Reject;
-use crate::session::{Decision, Session, TurnState};
+use crate::session::{Decision, Session};
 use crate::time::Timestamp;
 
 impl Session {
     /// The message on which an op relies although the session does not know it by heart. Whoever can
     /// look it up in the log may vouch for it, with [`Session::decide_knowing`].
     pub fn relies_on<'a>(&self, op: &'a Op) -> Option<&'a MessageId> {
-        let message = match op {
-            Op::StartTurn(new) => match (&new.place.names, &new.place.parent) {
+        let message = if let Op::StartTurn(new) = op {
+            match (&new.place.names, &new.place.parent) {
                 (Names { again: true, input: Some(message), .. }, _) | (_, Parent::Message(message)) => {
                     message
                 }
                 (_, Parent::Tip | Parent::Root) => return None,
-            },
-            Op::Import(import) => match &import.parent {
-                Parent::Message(message) => message,
-                Parent::Tip | Parent::Root => return None,
-            },
-            Op::Edit { message, .. } => message,
-            Op::MoveTip { tip } => tip,
-            _ => return None,
+            }
+        } else if let Op::Import(import) = op {
+            let Parent::Message(message) = &import.parent else { return None };
+            message
+        } else if let Op::Edit { message, .. } | Op::MoveTip { tip: message } = op {
+            message
+        } else {
+            return None;
         };
-        (!self.knows(message)).then_some(message)
+        (!self.knows(message) && !self.is_being_written(message)).then_some(message)
     }
 
-    /// Whether a message is in the tree, or will be as soon as its turn has ended.
+    /// Whether a message is in the tree, as far as the session remembers.
     fn knows(&self, message: &MessageId) -> bool {
         self.recent_messages.iter().rev().any(|known| known.id == *message)
-            || self.turns.values().any(|turn| turn.answer() == *message)
+    }
+
+    /// Whether a message is the answer of a turn that has not ended.
+    fn is_being_written(&self, message: &MessageId) -> bool {
+        self.turns.values().any(|turn| turn.answer() == *message)
     }
 
     fn check_known(&self, message: &MessageId, vouched: &[MessageId]) -> Result<(), Reject> {
@@ -48,7 +52,7 @@ impl Session {
     }
 
     fn check_new(&self, message: &MessageId) -> Result<(), Reject> {
-        if self.knows(message) {
+        if self.knows(message) || self.is_being_written(message) {
             return Err(Reject::DuplicateMessage(message.clone()));
         }
         Ok(())
@@ -60,14 +64,16 @@ impl Session {
         for name in input.iter().filter(|_| !again).chain(answer) {
             self.check_new(name)?;
         }
-        if *again {
-            let input = input.as_ref().ok_or_else(|| Reject::Invalid("which message, again?".into()))?;
-            return self.check_known(input, vouched);
+        let about = match (&new.place.parent, again) {
+            (_, true) => input.as_ref().ok_or_else(|| Reject::Invalid("which message, again?".into()))?,
+            (Parent::Message(parent), false) => parent,
+            (Parent::Tip | Parent::Root, false) => return Ok(()),
+        };
+        // What is stopped in favour of the turn will be in the tree as soon as it has come to rest.
+        if new.place.supersedes && self.is_being_written(about) {
+            return Ok(());
         }
-        match &new.place.parent {
-            Parent::Message(parent) => self.check_known(parent, vouched),
-            Parent::Tip | Parent::Root => Ok(()),
-        }
+        self.check_known(about, vouched)
     }
 
     /// Stops every turn that has not ended, in favour of one that is about to be accepted.
@@ -88,7 +94,6 @@ impl Session {
     /// The message that a new one follows. What a turn has said that is being stopped enters the tree
     /// when it has come to rest, but can be followed at once.
     pub(super) fn parent_in(&self, parent: &Parent, superseding: bool) -> Option<MessageId> {
-        let standing = |turn: &&TurnState| superseding || turn.interrupted_at.is_some();
         match parent {
             Parent::Root => None,
             Parent::Message(message) => {
@@ -100,7 +105,7 @@ impl Session {
                 }
             }
             Parent::Tip => {
-                let last = self.turns.values().filter(standing).max_by_key(|turn| turn.accepted.seq);
+                let last = self.turns.values().filter(|_| superseding).max_by_key(|turn| turn.accepted.seq);
                 match last {
                     Some(turn) if !turn.text.is_empty() => Some(turn.answer()),
                     Some(_) | None => self.tip.clone(),
@@ -144,10 +149,10 @@ impl Session {
         vouched: &[MessageId],
     ) -> Result<Decision, Reject> {
         self.check_change(role, parts.iter().map(Part::size).sum())?;
-        self.check_known(message, vouched)?;
-        if let Some(turn) = self.turns.values().find(|turn| turn.answer() == *message) {
-            return Err(Reject::Invalid(format!("the message is still being written: {}", turn.turn)));
+        if self.is_being_written(message) {
+            return Err(Reject::Invalid("the message is still being written".into()));
         }
+        self.check_known(message, vouched)?;
         Ok(self.decision(vec![Event::MessageEdited { message: message.clone(), parts: parts.to_vec() }]))
     }
 

@@ -106,7 +106,7 @@ impl Describe for AipLimits {
     }
 }
 
-fn add(prefix: &str, defaults: Option<&Value>, table: &[(&str, Kind, &str)], keys: &mut Vec<Key>) {
+pub(super) fn add(prefix: &str, defaults: Option<&Value>, table: &[(&str, Kind, &str)], keys: &mut Vec<Key>) {
     for (field, kind, doc) in table {
         keys.push(Key {
             name: format!("{prefix}.{field}"),

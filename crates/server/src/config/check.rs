@@ -25,6 +25,7 @@ impl Config {
         self.check_asp(&mut findings);
         self.check_acolyte(&mut findings);
         self.check_aip(&mut findings);
+        self.check_alicia(&mut findings);
         self.check_agents(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
@@ -386,7 +387,7 @@ impl Config {
         }
     }
 
-    fn has_agent(&self, name: &str) -> bool {
+    pub(super) fn has_agent(&self, name: &str) -> bool {
         self.agents.get(name).is_some_and(|agent| !matches!(agent, AgentConfig::Off(_)))
     }
 
@@ -457,23 +458,28 @@ impl JwtIssuer {
 }
 
 #[derive(Debug, Default)]
-struct Findings {
+pub(super) struct Findings {
     problems: Vec<Problem>,
 }
 
 impl Findings {
-    fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+    pub(super) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.problems.push(Problem { source: Source::Default, key: key.into(), message: message.into() });
     }
 
-    fn range<T: PartialOrd + Display>(&mut self, key: impl Into<String>, value: T, range: RangeInclusive<T>) {
+    pub(super) fn range<T: PartialOrd + Display>(
+        &mut self,
+        key: impl Into<String>,
+        value: T,
+        range: RangeInclusive<T>,
+    ) {
         if !range.contains(&value) {
             self.add(key, format!("{value} is out of bounds: expected {} to {}", range.start(), range.end()));
         }
     }
 
     /// Something that becomes part of an identity.
-    fn name(&mut self, key: String, text: &str) {
+    pub(super) fn name(&mut self, key: String, text: &str) {
         if text.is_empty() {
             self.add(key, "is required");
         } else if text.len() > 256 || text.chars().any(char::is_control) {

@@ -4,6 +4,7 @@
 //! The environment enters as a parameter; nothing here reads it.
 
 mod agents;
+mod alicia;
 mod check;
 mod describe;
 mod load;
@@ -14,6 +15,7 @@ mod sections;
 mod tests;
 
 pub use agents::{AgentConfig, DemoConfig, OffConfig};
+pub use alicia::{AliciaConfig, EliteConfig, ScoresConfig};
 pub use describe::{Describe, Key, Kind};
 pub use load::{ConfigError, Problem, Source};
 pub use secrets::Secrets;

@@ -13,6 +13,7 @@ use switchboard_core::SessionLimits;
 use switchboard_store::SqliteOptions;
 
 use super::agents::{AgentConfig, built_in};
+use super::alicia::AliciaConfig;
 use super::describe::{Describe, Kind, sections};
 use super::secrets::Secrets;
 
@@ -59,6 +60,8 @@ sections! {
         pub acolyte: AcolyteConfig = AcolyteConfig::default(),
         /// The Agent Interaction Protocol: devices and orchestrators.
         pub aip: AipConfig = AipConfig::default(),
+        /// Alicia: conversations with an assistant.
+        pub alicia: AliciaConfig = AliciaConfig::default(),
         /// Functions as agents: what they are told of this server.
         pub relay: RelayConfig = RelayConfig::default(),
         /// Agents, by the name under which clients ask for them.
@@ -253,7 +256,7 @@ sections! {
 
     /// One route to an agent. What is not given fits everything; a text may end in `*`.
     pub struct RouteConfig {
-        /// The protocol that is spoken: `asp`, `acolyte` or `aip`.
+        /// The protocol that is spoken: `asp`, `acolyte`, `aip` or `alicia`.
         pub protocol: Option<String> = None,
         /// The path of the connection, such as `/v1/agent-socket`.
         pub path: Option<String> = None,

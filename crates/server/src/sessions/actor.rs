@@ -17,14 +17,17 @@ use switchboard_store::StoreError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::accounts::Accounts;
 use super::commit::Draft;
-use super::{ActorBounds, Executing, Letter, Mail, ReplyTo, Sessions, Standing};
+use super::{ActorBounds, Environment, Executing, Letter, Mail, ReplyTo, Sessions, Standing};
 use crate::feed::Feed;
 use crate::host::Reserved;
 
 pub(super) struct SessionActor {
     pub(super) sessions: Arc<Sessions>,
     pub(super) session: Session,
+    /// What protocols keep of it, as of the same event.
+    pub(super) accounts: Accounts,
     pub(super) feed: Arc<Feed>,
     pub(super) executing: BTreeMap<TurnId, Executing>,
     /// Ops of executors that the log could not take yet.
@@ -43,6 +46,7 @@ impl SessionActor {
         let feed = Arc::new(Feed::new(0, environment.bounds.ring));
         Self {
             session: Session::new(id, environment.limits.clone()),
+            accounts: Accounts::default(),
             feed,
             executing: BTreeMap::new(),
             retained: VecDeque::new(),
@@ -102,18 +106,26 @@ impl SessionActor {
         let environment = &self.sessions.environment;
         let id = self.session.id().clone();
         let mut session = Session::new(id.clone(), environment.limits.clone());
+        let mut accounts = Accounts::default();
         self.events_since_snapshot = 0;
         if let Some(loaded) = environment.log.load(&id).await? {
-            if let Some(snapshot) = loaded.snapshot {
+            let mut states = BTreeMap::new();
+            if let Some(mut snapshot) = loaded.snapshot {
+                states = snapshot.take_accounts();
                 session = snapshot.with_limits(environment.limits.clone());
             }
-            for committed in loaded.batches.iter().flat_map(|batch| &batch.events) {
+            let saved = (session.head().seq, states);
+            let since = loaded.batches.iter().flat_map(|batch| &batch.events);
+            for committed in since.clone() {
                 session.apply(committed);
                 self.events_since_snapshot += 1;
             }
+            let Environment { chroniclers, log, .. } = environment;
+            accounts = Accounts::load(chroniclers, &**log, &session, saved, since).await?;
         }
         self.feed.reset_head(session.head().seq);
         self.session = session;
+        self.accounts = accounts;
         Ok(())
     }
 
@@ -157,14 +169,15 @@ impl SessionActor {
         let now = self.sessions.environment.clock.now();
         let mut draft = Draft::new(self.session.head());
         for mail in std::mem::take(&mut self.retained) {
-            self.decide(mail, now, &mut draft);
+            self.decide(mail, now, &mut draft).await;
         }
         for letter in letters.drain(..) {
             match letter {
-                Letter::Op(mail) => self.decide(mail, now, &mut draft),
+                Letter::Op(mail) => self.decide(mail, now, &mut draft).await,
                 Letter::Attach(request) => self.attach(request, &mut draft),
                 Letter::Tools(turn, reply) => drop(reply.send(self.session.tools_of(&turn))),
                 Letter::Standing(attachment, reply) => drop(reply.send(self.standing(&attachment))),
+                Letter::Role(principal, reply) => self.tell_role(&principal, reply, &mut draft),
                 Letter::Refresh => self.offer_tools(now, &mut draft),
             }
         }
@@ -266,6 +279,7 @@ impl SessionActor {
                     Letter::Attach(request) => request.port.answer(request.request, Err(reject())),
                     Letter::Tools(_, reply) => drop(reply),
                     Letter::Standing(_, reply) => drop(reply),
+                    Letter::Role(_, reply) => drop(reply),
                     Letter::Refresh => {}
                 }
             }

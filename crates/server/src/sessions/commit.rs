@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use switchboard_core::model::{ActorKind, FailureKind, ForExecutor, TurnEnd, TurnOutcome, TurnRequest};
 use switchboard_core::{
-    Actor, Callsign, Committed, Event, Invitation, Op, Position, Reject, Reply, Row, Signal, Timestamp,
-    TurnId, TurnState, TurnStatus, rows,
+    Actor, Callsign, Committed, Event, Invitation, MessageId, Op, Position, PrincipalId, Reject, Reply, Role,
+    Row, SessionView, Signal, Timestamp, TurnId, TurnState, TurnStatus, rows,
 };
 use switchboard_store::{Append, Batch, StoreError};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::{FIRST_BACKOFF, SessionActor, own};
-use super::{AttachRequest, Executing, Mail, ReplyTo};
+use super::{AttachRequest, Environment, Executing, Mail, ReplyTo};
 use crate::gateway::Place;
 use crate::host::Reserved;
 use crate::meters::turn_ended;
@@ -33,6 +34,7 @@ pub(super) struct Draft {
 enum Outcome {
     Op(Box<Mail>, Result<Reply, Reject>),
     Attach(Box<AttachRequest>, Result<Box<Attached>, Reject>),
+    Role(oneshot::Sender<Option<Role>>, Option<Role>),
 }
 
 impl Draft {
@@ -42,28 +44,60 @@ impl Draft {
 }
 
 impl SessionActor {
-    pub(super) fn decide(&mut self, mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
-        let decision = match self.check(&mail.op) {
-            Ok(()) => self.session.decide(&mail.actor, &mail.op, now),
-            Err(reject) => Err(reject),
-        };
-        let result = match decision {
-            Ok(decision) => {
-                let opened = matches!(decision.events.first(), Some(Event::SessionOpened { .. }));
-                for event in decision.events {
-                    self.take(event, now, draft);
-                }
-                if opened {
-                    self.offer_tools(now, draft);
-                }
-                if let Op::StartTurn(new) = &mail.op {
-                    self.claim_at_once(&new.turn, now, draft);
-                }
-                Ok(decision.reply)
-            }
-            Err(reject) => Err(reject),
-        };
+    pub(super) async fn decide(&mut self, mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
+        let result = self.lead_to(&mail, now, draft).await;
         draft.outcomes.push(Outcome::Op(mail, result));
+    }
+
+    /// What an op leads to. Hardly ever waits: most of what is asked is decided by heart.
+    async fn lead_to(&mut self, mail: &Mail, now: Timestamp, draft: &mut Draft) -> Result<Reply, Reject> {
+        self.check(&mail.op)?;
+        let decision = match self.session.decide(&mail.actor, &mail.op, now) {
+            Err(Reject::UnknownMessage(message)) => {
+                let vouched = self.look_back(&mail.op, message).await?;
+                self.session.decide_knowing(&mail.actor, &mail.op, now, &[vouched])?
+            }
+            decision => decision?,
+        };
+        if let Op::Chronicle { chronicle } = &mail.op {
+            self.begin_account(chronicle, !decision.events.is_empty(), draft).await?;
+        }
+        let opened = matches!(decision.events.first(), Some(Event::SessionOpened { .. }));
+        for event in decision.events {
+            self.take(event, now, draft);
+        }
+        if opened {
+            self.offer_tools(now, draft);
+        }
+        if let Op::StartTurn(new) = &mail.op {
+            self.claim_at_once(&new.turn, now, draft);
+        }
+        Ok(decision.reply)
+    }
+
+    /// Looks in the log for the message on which an op relies, and which the session does not know by
+    /// heart any more.
+    async fn look_back(&mut self, op: &Op, unknown: MessageId) -> Result<MessageId, Reject> {
+        let Some(message) = self.session.relies_on(op) else { return Err(Reject::UnknownMessage(unknown)) };
+        let found = self.sessions.environment.log.history(self.session.id(), message, 1).await;
+        match found.map_err(|error| unavailable(&error))?.first() {
+            Some(row) if row.message == *message => Ok(message.clone()),
+            Some(_) | None => Err(Reject::UnknownMessage(unknown)),
+        }
+    }
+
+    /// Has an account kept from here on; one that is new begins with everything that has happened.
+    async fn begin_account(&mut self, name: &str, new: bool, draft: &mut Draft) -> Result<(), Reject> {
+        let Environment { chroniclers, log, .. } = &self.sessions.environment;
+        let Some(chronicler) = chroniclers.find(name) else {
+            return Err(Reject::Invalid(format!("nobody keeps such an account: {name}")));
+        };
+        if new {
+            let (session, head) = (self.session.id(), draft.after.seq);
+            let begun = self.accounts.begin(chronicler, &**log, session, head, &draft.events).await;
+            draft.rows.extend(begun.map_err(|error| unavailable(&error))?);
+        }
+        Ok(())
     }
 
     /// A turn that need not wait is claimed in the batch that accepts it: one commit instead of two.
@@ -107,6 +141,7 @@ impl SessionActor {
         let committed = Committed { position, at, event };
         draft.rows.extend(rows(&self.session, &committed));
         self.session.apply(&committed);
+        self.accounts.take(&committed, &mut draft.rows);
         draft.events.push(committed);
     }
 
@@ -123,11 +158,21 @@ impl SessionActor {
                     session: self.session.id().clone(),
                     feed: self.feed.clone(),
                     position: from.unwrap_or(head),
-                    view: self.session.view(),
+                    view: SessionView { chronicles: self.accounts.states(), ..self.session.view() },
                 })),
             }
         };
         draft.outcomes.push(Outcome::Attach(request, result));
+    }
+
+    /// Answered when everything that was asked before is committed.
+    pub(super) fn tell_role(
+        &self,
+        principal: &PrincipalId,
+        reply: oneshot::Sender<Option<Role>>,
+        draft: &mut Draft,
+    ) {
+        draft.outcomes.push(Outcome::Role(reply, self.session.role_of(principal)));
     }
 
     /// Whoever takes part may follow, and so may a device that was invited, though its task be over.
@@ -148,7 +193,9 @@ impl SessionActor {
         events.shrink_to_fit();
         let batch = Arc::new(Batch { events });
         self.events_since_snapshot += batch.events.len() as u64;
-        let snapshot = self.snapshot_is_due().then(|| Arc::new(self.session.clone()));
+        let snapshot = self
+            .snapshot_is_due()
+            .then(|| Arc::new(self.session.clone().with_accounts(self.accounts.states())));
         let due = snapshot.is_some();
         let session = self.session.id().clone();
         let append = Append { session, after, batch: batch.clone(), rows, summary, snapshot };
@@ -194,6 +241,8 @@ impl SessionActor {
                     request.port.deliver(Delivery::Attached(request.request, attached));
                 }
                 Outcome::Attach(request, Err(reject)) => request.port.answer(request.request, Err(reject)),
+                // Whoever has gone away needs no answer.
+                Outcome::Role(reply, role) => drop(reply.send(role)),
             }
         }
         let Some(batch) = batch else { return };
@@ -319,7 +368,7 @@ impl SessionActor {
         }
         tracing::warn!(%error, "the log did not take a batch");
         for outcome in outcomes {
-            let reject = Reject::Unavailable { reason: error.to_string() };
+            let reject = unavailable(error);
             match outcome {
                 Outcome::Op(mail, _) if moved_on || mail.is_workers() => self.retained.push_back(mail),
                 Outcome::Op(mail, _) => {
@@ -341,11 +390,12 @@ impl SessionActor {
                     }
                 }
                 Outcome::Attach(request, _) => request.port.answer(request.request, Err(reject)),
+                Outcome::Role(reply, _) => drop(reply),
             }
         }
         while self.retained.len() > MAX_RETAINED {
             let Some(mail) = self.retained.pop_front() else { break };
-            let reject = Reject::Unavailable { reason: error.to_string() };
+            let reject = unavailable(error);
             self.judge(&mail, &reject);
             mail.reply.answer(Err(reject));
         }
@@ -363,6 +413,10 @@ impl SessionActor {
         let every = self.sessions.environment.bounds.snapshot_every;
         self.events_since_snapshot >= if pending < SMALL_ANSWER { every } else { every.saturating_mul(16) }
     }
+}
+
+fn unavailable(error: &StoreError) -> Reject {
+    Reject::Unavailable { reason: error.to_string() }
 }
 
 impl Drop for SessionActor {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use switchboard_core::model::{ActorKind, Tool};
-use switchboard_core::{Actor, AttachmentId, Op, Position, Reject, Reply, RequestId, Timestamp, TurnId};
+use switchboard_core::{
+    Actor, AttachmentId, Op, Position, PrincipalId, Reject, Reply, RequestId, Role, Timestamp, TurnId,
+};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::port::Port;
@@ -19,6 +21,8 @@ pub(crate) enum Letter {
     Tools(TurnId, oneshot::Sender<Vec<Tool>>),
     /// A function wants to know how its client is.
     Standing(AttachmentId, oneshot::Sender<Standing>),
+    /// Somebody wants to know what a principal may do here, after whatever was asked before.
+    Role(PrincipalId, oneshot::Sender<Option<Role>>),
     /// The tools of the session's agent may have changed.
     Refresh,
 }

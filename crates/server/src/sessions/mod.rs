@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::{
-    Actor, AttachmentId, KeyIndex, Op, Position, Reject, Reply, RequestId, Roll, SessionId, SessionLimits,
+    Actor, AttachmentId, KeyIndex, Op, Position, PrincipalId, Reject, Reply, RequestId, Role, Roll,
+    SessionId, SessionLimits,
 };
 use switchboard_store::Log;
 use tokio::sync::mpsc::error::TrySendError;
@@ -23,11 +24,13 @@ use crate::host::Host;
 use crate::meters::SessionMeters;
 use crate::port::Port;
 
+mod accounts;
 mod actor;
 mod commit;
 mod executors;
 mod mail;
 
+pub(crate) use accounts::Chroniclers;
 pub(crate) use executors::{CallBoard, Executing, Lease};
 pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo, Standing};
 
@@ -47,6 +50,8 @@ pub(crate) struct Sessions {
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) log: Arc<dyn Log>,
+    /// Who keeps accounts of sessions.
+    pub(crate) chroniclers: Chroniclers,
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
     pub(crate) meters: SessionMeters,
@@ -159,6 +164,18 @@ impl Sessions {
         let (reply, answer) = oneshot::channel();
         self.send(session, Letter::Standing(attachment.clone(), reply)).ok()?;
         answer.await.ok()
+    }
+
+    /// What a principal may do in a session, once everything that was asked before is committed; none
+    /// if it may not know of it.
+    pub(crate) async fn role(
+        self: &Arc<Self>,
+        session: &SessionId,
+        principal: PrincipalId,
+    ) -> Result<Option<Role>, Reject> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session, Letter::Role(principal, reply)).map_err(|_| Reject::Busy)?;
+        answer.await.map_err(|_| Reject::Busy)
     }
 
     /// Lets every session that is alive look at the tools of its agent again; others do so when they

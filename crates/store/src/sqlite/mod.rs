@@ -34,28 +34,36 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, DeviceRow, Found, Lookup, MessageId, MessageRow, PrincipalId, RequestRow, SessionId,
-    SessionRow, Timestamp, TurnId, TurnRow,
+    Callsign, Chronicler, DeviceRow, Found, Lookup, MessageId, MessageRow, PrincipalId, RequestRow,
+    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
+use crate::tables::Tables;
 
 mod cache;
 mod checkpointer;
 mod counters;
 mod error;
+mod look;
 mod prepared;
 mod query;
 mod readers;
 mod rebuild;
+mod records;
 mod schema;
 mod statements;
+mod tables;
 mod writer;
+
+#[cfg(test)]
+mod look_tests;
 
 use counters::Counters;
 use prepared::Prepared;
 use readers::Readers;
+use records::Records;
 use writer::{Command, Writer};
 
 /// A [`Log`] in one SQLite file, which it holds for itself until it is closed or dropped.
@@ -68,6 +76,7 @@ pub struct SqliteLog {
     commands: mpsc::Sender<Command>,
     readers: Arc<Readers>,
     counters: Arc<Counters>,
+    tables: Arc<Tables>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -78,17 +87,35 @@ impl SqliteLog {
     /// [`StoreError::Refused`] if the file is not a log of ours, is damaged, was written by a newer
     /// version, or is in use. The file is then left as it was.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let opened = schema::open(path.as_ref(), &options)?;
+        Self::open_with(path, options, Vec::new())
+    }
+
+    /// The same, with chronicles whose tables are kept, and made where they are missing. Tables of
+    /// other chronicles stay as they are.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`StoreError::Failed`] if the declaration of a table makes no
+    /// sense.
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: SqliteOptions,
+        chroniclers: Vec<Arc<dyn Chronicler>>,
+    ) -> Result<Self, StoreError> {
+        let tables = Arc::new(Tables::of(&chroniclers));
+        tables.check(schema::TABLES)?;
+        let mut opened = schema::open(path.as_ref(), &options)?;
+        tables::ensure(&mut opened.connection, &tables)?;
         let path = opened.path.clone();
         let readers = Readers::new(path.clone(), &options);
         let counters = Arc::new(Counters::default());
         let (commands, queue) = mpsc::channel(options.queue.max(1));
-        let writer = Writer::new(opened, queue, Arc::clone(&counters), options)?;
+        let records = Records::new(Arc::clone(&tables));
+        let writer = Writer::new(opened, queue, Arc::clone(&counters), options, records, chroniclers)?;
         let thread = std::thread::Builder::new()
             .name("switchboard-log".into())
             .spawn(move || writer.run())
             .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
-        Ok(Self { path, commands, readers, counters, writer: Mutex::new(Some(thread)) })
+        Ok(Self { path, commands, readers, counters, tables, writer: Mutex::new(Some(thread)) })
     }
 
     /// The file.
@@ -131,7 +158,7 @@ impl SqliteLog {
 #[async_trait]
 impl Log for SqliteLog {
     async fn append(&self, append: Append) -> Result<(), StoreError> {
-        let prepared = Box::new(Prepared::new(append)?);
+        let prepared = Box::new(Prepared::new(append, &self.tables)?);
         self.command(|reply| Command::Append(prepared, reply)).await
     }
 
@@ -199,8 +226,9 @@ impl Log for SqliteLog {
         self.readers.run(move |connection| query::device(connection, &device)).await
     }
 
-    async fn look(&self, _asker: &PrincipalId, _lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
-        Err(StoreError::Failed("there are no chronicles".into()))
+    async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
+        let (asker, asked) = (asker.clone(), self.tables.resolve(lookup)?);
+        self.readers.run(move |connection| look::look(connection, &asker, &asked)).await
     }
 
     fn stats(&self) -> StoreStats {

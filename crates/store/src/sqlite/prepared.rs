@@ -1,12 +1,13 @@
 //! An append as the writer gets it: everything encoded.
 
 use switchboard_core::{
-    DeviceRow, EditedRow, MessageId, MessageRow, MessageStatus, Position, Record, RequestRow, Row, SessionId,
-    SessionRow, TurnRow,
+    Cell, DeviceRow, EditedRow, MessageId, MessageRow, MessageStatus, Position, Record, RequestRow, Row,
+    SessionId, SessionRow, TurnRow,
 };
 
 use crate::encoding::{encode_batch, encode_snapshot, encode_value};
 use crate::log::{Append, StoreError};
+use crate::tables::Tables;
 
 #[derive(Debug)]
 pub(super) struct Prepared {
@@ -21,8 +22,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(append: Append) -> Result<Self, StoreError> {
-        append.check()?;
+    pub(super) fn new(mut append: Append, tables: &Tables) -> Result<Self, StoreError> {
+        append.check(tables)?;
         let Append { session, after, batch, rows, summary, snapshot } = append;
         Ok(Self {
             session,
@@ -71,14 +72,22 @@ impl PreparedRow {
         })
     }
 
-    const fn size(&self) -> usize {
+    fn size(&self) -> usize {
         match self {
             Self::Turn(_) | Self::Request(_) => 256,
             Self::Message(message) => 256 + message.parts.len(),
             Self::Device(device) => 256 + device.facts.len() + device.profile.len(),
             Self::Edited(edit) => 64 + edit.parts.len(),
-            Self::Chronicled(record) => 64 * record.cells.len(),
+            Self::Chronicled(record) => record.cells.iter().map(|(_, cell)| 32 + cell_size(cell)).sum(),
         }
+    }
+}
+
+fn cell_size(cell: &Cell) -> usize {
+    match cell {
+        Cell::Null | Cell::Integer(_) | Cell::Real(_) => 0,
+        Cell::Text(text) => text.len(),
+        Cell::Blob(bytes) => bytes.len(),
     }
 }
 

@@ -244,11 +244,12 @@ fn damaged(path: &Path, error: rusqlite::Error) -> StoreError {
 /// One file per version, in order.
 const MIGRATIONS: &[&str] =
     &[include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_devices.sql")];
-const TABLES: &[&str] =
+/// What every log has, whatever chronicles it keeps besides.
+pub(super) const TABLES: &[&str] =
     &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests", "devices"];
 
 /// Marks the file as ours: `SWBD`.
 const APPLICATION: i32 = 0x5357_4244;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_BYTES: i64 = 4096;
-const STATEMENTS: usize = 32;
+const STATEMENTS: usize = 128;

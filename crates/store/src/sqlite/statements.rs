@@ -5,6 +5,7 @@ use switchboard_core::{Position, RequestRow, SessionId, SessionRow, Timestamp, T
 
 use crate::log::StoreError;
 use crate::sqlite::prepared::{Prepared, PreparedDevice, PreparedEdit, PreparedMessage, PreparedRow};
+use crate::sqlite::records::Records;
 
 /// The number and the head of a session; none if nothing was ever appended.
 pub(super) fn find_head(
@@ -114,14 +115,19 @@ pub(super) fn put_session(
     Ok(())
 }
 
-pub(super) fn put_row(connection: &Connection, stream: i64, row: &PreparedRow) -> Result<(), StoreError> {
+pub(super) fn put_row(
+    connection: &Connection,
+    records: &mut Records,
+    stream: i64,
+    row: &PreparedRow,
+) -> Result<(), StoreError> {
     match row {
         PreparedRow::Turn(row) => put_turn(connection, stream, row),
         PreparedRow::Message(message) => put_message(connection, stream, message),
         PreparedRow::Request(row) => put_request(connection, row),
         PreparedRow::Device(device) => put_device(connection, device),
         PreparedRow::Edited(edit) => edit_message(connection, stream, edit),
-        PreparedRow::Chronicled(_) => Ok(()),
+        PreparedRow::Chronicled(record) => records.put(connection, record),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use switchboard_core::{Position, SessionId, SessionRow, Timestamp};
+use switchboard_core::{Chronicler, Position, SessionId, SessionRow, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
@@ -20,6 +20,7 @@ use crate::sqlite::cache::{Heads, Known};
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
 use crate::sqlite::prepared::{Prepared, PreparedRow};
+use crate::sqlite::records::Records;
 use crate::sqlite::schema::{Opened, set_max_pages};
 use crate::sqlite::{SqliteOptions, rebuild, statements};
 
@@ -51,6 +52,8 @@ pub(super) struct Writer {
     /// Whether the last transaction went through; a change is reported once.
     healthy: bool,
     pace: Pace,
+    records: Records,
+    chroniclers: Vec<Arc<dyn Chronicler>>,
 }
 
 impl Writer {
@@ -59,6 +62,8 @@ impl Writer {
         queue: mpsc::Receiver<Command>,
         counters: Arc<Counters>,
         options: SqliteOptions,
+        records: Records,
+        chroniclers: Vec<Arc<dyn Chronicler>>,
     ) -> Result<Self, StoreError> {
         let Opened { path, mut connection, lock } = opened;
         let wal_pages = Arc::new(AtomicU32::new(0));
@@ -82,6 +87,8 @@ impl Writer {
             pruned_at: Timestamp::default(),
             healthy: true,
             pace: Pace::default(),
+            records,
+            chroniclers,
             options,
         })
     }
@@ -105,7 +112,8 @@ impl Writer {
                 }
                 Command::Rebuild(mut progress, reply) => {
                     self.heads.clear();
-                    answer(reply, rebuild::rebuild(&mut self.connection, &mut *progress));
+                    let Self { connection, records, chroniclers, .. } = &mut self;
+                    answer(reply, rebuild::rebuild(connection, records, chroniclers, &mut *progress));
                     self.checkpoint_if_due();
                 }
                 Command::MaxPages(pages, reply) => answer(reply, set_max_pages(&self.connection, pages)),
@@ -214,7 +222,7 @@ impl Writer {
     }
 
     fn write<'a>(
-        &self,
+        &mut self,
         group: &'a [Prepared],
         changes: &mut Changes<'a>,
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
@@ -232,7 +240,7 @@ impl Writer {
             };
             statements::insert_batch(&self.connection, stream, append)?;
             for row in &append.rows {
-                statements::put_row(&self.connection, stream, row)?;
+                statements::put_row(&self.connection, &mut self.records, stream, row)?;
                 if let PreparedRow::Request(row) = row {
                     newest_key = newest_key.max(Some(row.at));
                 }

@@ -11,6 +11,7 @@ use switchboard_core::{
 use switchboard_store::{Append, DeviceFilter, Log, MemoryLog, SessionFilter, StoreError};
 
 use crate::scribe::{EPOCH, Scribe, all, open, text};
+use crate::tally;
 
 macro_rules! for_every_store {
     ($($case:ident),+ $(,)?) => {
@@ -18,7 +19,7 @@ macro_rules! for_every_store {
             use super::*;
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&MemoryLog::new()).await;
+                super::$case(&MemoryLog::with_chroniclers(tally::chroniclers())).await;
             })+
         }
         mod sqlite {
@@ -31,6 +32,7 @@ macro_rules! for_every_store {
         }
     };
 }
+pub(crate) use for_every_store;
 
 for_every_store! {
     what_is_appended_can_be_read,
@@ -43,6 +45,7 @@ for_every_store! {
     turns_are_rows,
     history_walks_to_the_root,
     history_ends_where_parents_form_a_ring,
+    messages_can_be_put_right,
     keys_lead_to_their_latest_turn,
     old_keys_are_forgotten,
     devices_are_rows,
@@ -288,6 +291,31 @@ async fn history_ends_where_parents_form_a_ring(log: &dyn Log) {
     log.append(append).await.unwrap();
     let tip = MessageId::input_of(&TurnId::from("a"));
     assert_eq!(log.history(scribe.id(), &tip, 100).await.unwrap().len(), 1);
+}
+
+async fn messages_can_be_put_right(log: &dyn Log) {
+    let mut scribe = Scribe::new("s", "ann");
+    let mut stranger = Scribe::new("z", "bob");
+    for scribe in [&mut scribe, &mut stranger] {
+        log.append(scribe.open()).await.unwrap();
+        log.append(scribe.tell("m", None, "first")).await.unwrap();
+    }
+    let message = MessageId::from("m");
+    let before = log.history(scribe.id(), &message, 1).await.unwrap();
+    log.append(scribe.edit("m", "second")).await.unwrap();
+    log.append(scribe.edit("unknown", "third")).await.unwrap();
+    let after = log.history(scribe.id(), &message, 1).await.unwrap();
+    assert_eq!(after[0].parts, [Part::Text("second".into())]);
+    let restored = switchboard_core::MessageRow { parts: before[0].parts.clone(), ..after[0].clone() };
+    assert_eq!(restored, before[0], "nothing else has changed");
+    let other = log.history(stranger.id(), &message, 1).await.unwrap();
+    assert_eq!(other[0].parts, [Part::Text("first".into())], "another session has another message");
+    assert!(log.history(scribe.id(), &MessageId::from("unknown"), 1).await.unwrap().is_empty());
+
+    let mut rival = Scribe::resume(log, "s", "ann").await;
+    log.append(scribe.say("t", 1)).await.unwrap();
+    assert!(log.append(rival.edit("m", "never")).await.is_err());
+    assert_eq!(log.history(scribe.id(), &message, 1).await.unwrap(), after);
 }
 
 async fn keys_lead_to_their_latest_turn(log: &dyn Log) {

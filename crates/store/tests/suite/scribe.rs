@@ -7,22 +7,27 @@ use switchboard_core::model::{
     Author, Claim, Device, Message, Origin, Output, Part, RequestKey, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{
-    AgentId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
-    Timestamp, TurnId, WorkerId, rows,
+    AgentId, Callsign, Chronicle, Chronicler, Committed, Event, MessageId, Position, PrincipalId, Record,
+    Row, Session, SessionId, SessionLimits, Timestamp, TurnId, WorkerId, rows,
 };
 use switchboard_store::{Append, Batch, Log, SqliteLog, SqliteOptions, StoreError, Synchronous};
+
+use crate::tally::{self, Tally};
 
 pub(crate) struct Scribe {
     pub(crate) session: Session,
     owner: PrincipalId,
     /// Time of the next event, in microseconds.
     pub(crate) clock: u64,
+    account: Account,
 }
 
 impl Scribe {
     pub(crate) fn new(session: &str, owner: &str) -> Self {
+        let id = SessionId::from(session);
         Self {
-            session: Session::new(SessionId::from(session), SessionLimits::default()),
+            account: Account { chronicle: Tally(tally::TABLES).begin(&id), waiting: Some(Vec::new()) },
+            session: Session::new(id, SessionLimits::default()),
             owner: PrincipalId::from(owner),
             clock: 1_700_000_000_000_000,
         }
@@ -56,6 +61,7 @@ impl Scribe {
             self.clock += 1;
             let event = Committed { position: Position { epoch, seq }, at, event };
             changed.extend(rows(&self.session, &event));
+            changed.extend(self.account.take(&event).into_iter().map(Row::Chronicled));
             self.session.apply(&event);
             committed.push(event);
         }
@@ -156,9 +162,50 @@ impl Scribe {
         self.write(vec![Event::DeviceLeft { device: Callsign::from(device) }])
     }
 
+    /// A message is put into the tree, as somebody else has written it.
+    pub(crate) fn tell(&mut self, name: &str, parent: Option<&str>, said: &str) -> Append {
+        let message = Message {
+            id: MessageId::from(name),
+            parent: parent.map(MessageId::from),
+            author: Author::User(self.owner.clone()),
+            parts: vec![Part::Text(said.into())],
+            turn: TurnId::from(name),
+            meta: Value::Null,
+        };
+        self.write(vec![Event::MessageAdded { message: Box::new(message) }])
+    }
+
+    /// What a message says is put right.
+    pub(crate) fn edit(&mut self, name: &str, said: &str) -> Append {
+        let parts = vec![Part::Text(said.into())];
+        self.write(vec![Event::MessageEdited { message: MessageId::from(name), parts }])
+    }
+
+    /// The account of the session is asked for.
+    pub(crate) fn chronicle(&mut self) -> Append {
+        self.write(vec![Event::ChronicleBegun { chronicle: tally::NAME.into() }])
+    }
+
     fn tip(&self) -> Option<MessageId> {
         let json = serde_json::to_value(&self.session).unwrap();
         json["tip"].as_str().map(MessageId::from)
+    }
+}
+
+/// The account of a session. What it says before anybody has asked for it is written then.
+struct Account {
+    chronicle: Box<dyn Chronicle>,
+    waiting: Option<Vec<Record>>,
+}
+
+impl Account {
+    fn take(&mut self, committed: &Committed) -> Vec<Record> {
+        let records = self.chronicle.take(committed);
+        let Some(waiting) = &mut self.waiting else { return records };
+        waiting.extend(records);
+        let begun =
+            matches!(&committed.event, Event::ChronicleBegun { chronicle } if **chronicle == *tally::NAME);
+        if begun { self.waiting.take().unwrap_or_default() } else { Vec::new() }
     }
 }
 
@@ -194,8 +241,9 @@ pub(crate) fn options() -> SqliteOptions {
     SqliteOptions { synchronous: Synchronous::Normal, ..SqliteOptions::default() }
 }
 
+/// With the chronicle of tests.
 pub(crate) fn open(folder: &tempfile::TempDir) -> SqliteLog {
-    SqliteLog::open(folder.path().join("log.db"), options()).unwrap()
+    SqliteLog::open_with(folder.path().join("log.db"), options(), tally::chroniclers()).unwrap()
 }
 
 pub(crate) const EPOCH: u32 = 7;

@@ -189,6 +189,10 @@ impl Bench {
                 Output::Look(request, _) => {
                     self.answers.push_back((request, Answer::Op(Ok(Reply::Rows(Vec::new())))))
                 }
+                Output::Hear(request, _) => {
+                    let reason = "nobody listens".to_owned();
+                    self.answers.push_back((request, Answer::Op(Err(Reject::Unserved { reason }))));
+                }
                 Output::Detach(session) => {
                     let seen = self.followed.remove(&session).map_or(u64::MAX, |seen| seen as u64);
                     let after = self.callsign.as_ref().and_then(|name| self.roll.part(name, &session, seen));

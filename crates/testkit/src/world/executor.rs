@@ -489,6 +489,7 @@ fn refused(reject: &Reject) -> TurnEnd {
         | Reject::UnknownMessage(_)
         | Reject::DuplicateMessage(_)
         | Reject::Inactive
+        | Reject::Unserved { .. }
         | Reject::KeyConflict
         | Reject::AttachmentGone
         | Reject::Enrolled(_)

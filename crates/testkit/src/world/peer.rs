@@ -327,6 +327,11 @@ impl World {
                 peer.outstanding += 1;
                 self.deliver(id, Delivery::Done(request, Reply::Rows(Vec::new())));
             }
+            Output::Hear(request, _) => {
+                peer.outstanding += 1;
+                let reason = "nobody listens".to_owned();
+                self.deliver(id, Delivery::Rejected(request, Reject::Unserved { reason }));
+            }
             Output::Enrol(request, enrolment) => self.enrol_for(id, request, enrolment),
             Output::Roll(request) => self.list_for(id, request),
             Output::Note(request, to, body) => self.note_for(id, request, to, body),

@@ -5,25 +5,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow, Row,
-    Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    Callsign, Chronicler, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow,
+    Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow, Within,
 };
 
 use crate::log::{
     Append, Batch, DeviceFilter, Loaded, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError,
     StoreStats, admits,
 };
+use crate::tables::Tables;
+
+mod tables;
+
+use tables::Shelves;
 
 /// A [`Log`] in memory. Cloning gives another handle on the same log.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     state: Arc<Mutex<State>>,
+    tables: Arc<Tables>,
 }
 
 impl MemoryLog {
     /// An empty log.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty log that keeps the tables of these chronicles, too.
+    pub fn with_chroniclers(chroniclers: Vec<Arc<dyn Chronicler>>) -> Self {
+        Self { tables: Arc::new(Tables::of(&chroniclers)), ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -38,9 +49,9 @@ impl MemoryLog {
 
 #[async_trait]
 impl Log for MemoryLog {
-    async fn append(&self, append: Append) -> Result<(), StoreError> {
-        append.check()?;
-        self.open()?.append(append)
+    async fn append(&self, mut append: Append) -> Result<(), StoreError> {
+        append.check(&self.tables)?;
+        self.open()?.append(append, &self.tables)
     }
 
     async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
@@ -130,8 +141,17 @@ impl Log for MemoryLog {
         Ok(state.devices.get(device).into_iter().flat_map(BTreeMap::values).cloned().collect())
     }
 
-    async fn look(&self, _asker: &PrincipalId, _lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
-        Err(StoreError::Failed("there are no chronicles".into()))
+    async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
+        let asked = self.tables.resolve(lookup)?;
+        let state = self.open()?;
+        let sessions: Vec<&SessionId> = match &lookup.within {
+            Within::Session(session) => vec![session],
+            Within::Own => {
+                let own = state.streams.iter().filter(|(_, stream)| stream.summary.owner == *asker);
+                own.map(|(session, _)| session).collect()
+            }
+        };
+        Ok(state.shelves.look(&asked, &sessions))
     }
 
     fn stats(&self) -> StoreStats {
@@ -144,6 +164,7 @@ impl Log for MemoryLog {
         state.streams.clear();
         state.requests.clear();
         state.devices.clear();
+        state.shelves.clear();
         Ok(())
     }
 }
@@ -153,6 +174,7 @@ struct State {
     streams: BTreeMap<SessionId, Stream>,
     requests: BTreeMap<PrincipalId, BTreeMap<String, RequestRow>>,
     devices: BTreeMap<Callsign, BTreeMap<PrincipalId, DeviceRow>>,
+    shelves: Shelves,
     /// When keys were last forgotten, by the time of the events themselves.
     pruned_at: Timestamp,
     stats: StoreStats,
@@ -160,7 +182,7 @@ struct State {
 }
 
 impl State {
-    fn append(&mut self, append: Append) -> Result<(), StoreError> {
+    fn append(&mut self, append: Append, tables: &Tables) -> Result<(), StoreError> {
         let Append { session, after, batch, rows, summary, snapshot } = append;
         let head = self.streams.get(&session).map(Stream::head).unwrap_or_default();
         if !admits(head, after) {
@@ -169,7 +191,7 @@ impl State {
         self.stats.commits += 1;
         self.stats.appends += 1;
         self.stats.events += batch.events.len() as u64;
-        let stream = self.streams.entry(session).or_insert_with(|| Stream::new(summary.clone()));
+        let stream = self.streams.entry(session.clone()).or_insert_with(|| Stream::new(summary.clone()));
         stream.batches.push(batch);
         stream.summary = summary;
         if snapshot.is_some() {
@@ -197,7 +219,7 @@ impl State {
                         known.parts = row.parts;
                     }
                 }
-                Row::Chronicled(_) => {}
+                Row::Chronicled(record) => self.shelves.put(tables.get(record.table)?, &session, record),
             }
         }
         Ok(())

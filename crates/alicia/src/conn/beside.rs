@@ -1,0 +1,348 @@
+//! What is done beside the turns: remarks, votes, notes, weights, elites (§4.15, §4.18, §4.19, §4.22, §5.7).
+
+use switchboard_core::{Comparison, Condition, Found, Lookup, Op, Question, SessionId, Table, Within};
+
+use super::AliciaConnection;
+use super::jobs::{Answer, Job, Task, session_of};
+use super::say::meta_of;
+use crate::annals::tables;
+use crate::deed::{CHRONICLE, Deed};
+use crate::error::Code;
+use crate::id::Id;
+use crate::message::{
+    Aggregates, Body, Commentary, Feedback, FeedbackConfirmation, NoteAction, NoteConfirmation, SpecialVotes,
+    TargetType, UserNote, Vote, Word,
+};
+use crate::rows::{self, Row};
+
+/// A Commentary is being taken in.
+#[derive(Debug)]
+pub(super) enum Commenting {
+    /// Whether it is known is being looked up.
+    Checking,
+    /// What it is about is being looked up.
+    Seeking,
+}
+
+/// A Feedback is being taken in.
+#[derive(Debug)]
+pub(super) enum Voting {
+    /// The message that owns the target is being looked up.
+    Owner,
+    /// The target is being looked up.
+    Target,
+    /// The votes on it are being looked up, before.
+    Before,
+    /// The vote is being noted.
+    Noting,
+    /// The votes are being counted, afterwards.
+    Counting,
+}
+
+/// A UserNote is being taken in.
+#[derive(Debug)]
+pub(super) enum Noting {
+    /// Its message is being looked up.
+    Message,
+    /// The note is being looked up, in the session of its message.
+    Note(SessionId),
+    /// It is being written down.
+    Writing,
+}
+
+impl AliciaConnection {
+    /// Notes something in the session of a conversation, on behalf of the job that is being done.
+    pub(super) fn record(&mut self, session: &SessionId, deed: &Deed) {
+        self.submit(session, Op::Record { chronicle: CHRONICLE.into(), record: deed.to_record() });
+    }
+
+    pub(super) fn begin_weighing(&mut self, job: Job) {
+        let (Body::DimensionPreference(preference), Some(session)) = (&job.body, job.session()) else {
+            return;
+        };
+        let deed = Deed::Weighed { weights: preference.resolved().to_array() };
+        self.record(&session, &deed);
+        self.wait(job, Task::Recording);
+    }
+
+    pub(super) fn begin_choosing(&mut self, job: Job) {
+        let (Body::EliteSelect(select), Some(session)) = (&job.body, job.session()) else { return };
+        let elite = select.elite_id.clone();
+        if !self.service.elites.iter().any(|offer| offer.elite.id == elite) {
+            return self.refuse(&job, Code::NotFound, "this elite is not on offer");
+        }
+        self.record(&session, &Deed::Chose { elite: elite.to_string() });
+        self.wait(job, Task::Recording);
+    }
+
+    pub(super) fn begin_commenting(&mut self, job: Job) {
+        let Body::Commentary(commentary) = &job.body else { return };
+        self.look(rows::by_id(&tables::COMMENTARIES, Within::Own, &commentary.id));
+        self.wait(job, Task::Commenting(Commenting::Checking));
+    }
+
+    pub(super) fn go_on_commenting(&mut self, job: Job, commenting: Commenting, answer: Answer) {
+        let (Body::Commentary(commentary), Some(session)) = (&job.body, job.session()) else { return };
+        let commentary = commentary.clone();
+        let found = match answer.rows() {
+            Ok(found) => found,
+            Err(reject) => return self.refuse_rejected(&job, &reject),
+        };
+        match (commenting, &commentary.message_id) {
+            (Commenting::Checking, _) if !found.is_empty() => {
+                let row = found.first().map(|cells| Row::new(&tables::COMMENTARIES, cells));
+                let same = row.is_some_and(|row| {
+                    row.text("conversation_id") == Some(session.as_str())
+                        && row.text("content") == Some(commentary.content.0.as_str())
+                });
+                if same {
+                    self.acknowledge(&job, true);
+                } else {
+                    self.refuse(&job, Code::InvalidState, "the id is already used for something else");
+                }
+            }
+            (Commenting::Checking, _) if job.stale => self.refuse_stale(&job),
+            (Commenting::Checking, _) if commentary.id.is_fallback() => {
+                self.refuse(&job, Code::OutOfRange, "id is no usable id");
+            }
+            (Commenting::Checking, Some(message)) => {
+                self.look(rows::by_id(&tables::MESSAGES, Within::Session(session), message));
+                self.wait(job, Task::Commenting(Commenting::Seeking));
+            }
+            (Commenting::Seeking, _) if found.is_empty() => {
+                self.refuse(&job, Code::NotFound, "messageId names no message here");
+            }
+            (Commenting::Checking, None) | (Commenting::Seeking, _) => {
+                let deed = commented(&commentary, &job);
+                self.record(&session, &deed);
+                self.wait(job, Task::Recording);
+            }
+        }
+    }
+
+    pub(super) fn begin_voting(&mut self, job: Job) {
+        let (Body::Feedback(feedback), Some(session)) = (&job.body, job.session()) else { return };
+        self.look(rows::by_id(&tables::MESSAGES, Within::Session(session), &feedback.message_id));
+        self.wait(job, Task::Voting(Voting::Owner));
+    }
+
+    pub(super) fn go_on_voting(&mut self, job: Job, voting: Voting, answer: Answer) {
+        let (Body::Feedback(feedback), Some(session)) = (&job.body, job.session()) else { return };
+        let feedback = feedback.clone();
+        let next = |voting| Task::Voting(voting);
+        match voting {
+            Voting::Owner => match answer.rows() {
+                Ok(found) if found.is_empty() => {
+                    self.refuse(&job, Code::NotFound, "messageId names no message here")
+                }
+                Ok(_) => {
+                    self.look(target_of(&feedback, &session));
+                    self.wait(job, next(Voting::Target));
+                }
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
+            Voting::Target => match answer.rows() {
+                Ok(found) if found.is_empty() => {
+                    self.refuse(&job, Code::NotFound, "targetId names nothing here")
+                }
+                Ok(_) => {
+                    self.look(votes_on(&feedback, &session));
+                    self.wait(job, next(Voting::Before));
+                }
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
+            Voting::Before => match answer.rows() {
+                Ok(found) => {
+                    // A repeat has no second effect, also if the vote was changed meanwhile.
+                    let same = |row: &Row<'_>| row.text("id") == Some(feedback.id.as_str());
+                    if votes(&found).any(|row| same(&row)) {
+                        return self.counted(&job, &feedback, &found);
+                    }
+                    if job.stale {
+                        return self.refuse_stale(&job);
+                    }
+                    self.record(&session, &voted(&feedback));
+                    self.wait(job, next(Voting::Noting));
+                }
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
+            Voting::Noting => match answer.reply() {
+                Ok(reply) => {
+                    self.expect(&job, &reply);
+                    self.look(votes_on(&feedback, &session));
+                    self.wait(job, next(Voting::Counting));
+                }
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
+            Voting::Counting => match answer.rows() {
+                Ok(found) => self.counted(&job, &feedback, &found),
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
+        }
+    }
+
+    fn counted(&mut self, job: &Job, feedback: &Feedback, found: &[Found]) {
+        let live: Vec<Row<'_>> = votes(found).filter(|row| !row.is_deleted()).collect();
+        let count =
+            |vote: Vote| live.iter().filter(|row| row.text("vote") == Some(vote.name())).count() as u64;
+        let critical = count(Vote::Critical);
+        let special = SpecialVotes(vec![(Vote::Critical.name().to_owned(), critical)]);
+        let own = live.iter().find(|row| row.text("created_by") == Some(self.principal.id.as_str()));
+        let confirmation = FeedbackConfirmation {
+            feedback_id: feedback.id.clone(),
+            target_type: feedback.target_type,
+            target_id: feedback.target_id.clone(),
+            aggregates: Aggregates {
+                upvotes: count(Vote::Up),
+                downvotes: count(Vote::Down),
+                special_votes: (critical > 0).then_some(special),
+            },
+            user_vote: own.and_then(|row| Vote::from_name(row.text("vote")?)),
+        };
+        self.say(job.conversation.as_ref(), confirmation);
+    }
+
+    pub(super) fn begin_noting(&mut self, job: Job) {
+        let Body::UserNote(note) = &job.body else { return };
+        let within = job.session().map_or(Within::Own, Within::Session);
+        self.look(rows::by_id(&tables::MESSAGES, within, &note.message_id));
+        self.wait(job, Task::Noting(Noting::Message));
+    }
+
+    pub(super) fn go_on_noting(&mut self, job: Job, noting: Noting, answer: Answer) {
+        let Body::UserNote(note) = &job.body else { return };
+        let note = note.clone();
+        match noting {
+            Noting::Message => {
+                let found = answer.rows().unwrap_or_default();
+                let Some(message) = rows::messages(&found).into_iter().next() else {
+                    return self.noted(&job, &note, false);
+                };
+                let session = session_of(&message.conversation);
+                self.look(rows::by_id(&tables::NOTES, Within::Own, &note.id));
+                self.wait(job, Task::Noting(Noting::Note(session)));
+            }
+            Noting::Note(session) => match answer.rows() {
+                Ok(found) => self.note(job, &note, &session, &found),
+                Err(_) => self.noted(&job, &note, false),
+            },
+            Noting::Writing => {
+                let success = match answer.reply() {
+                    Ok(reply) => {
+                        self.expect(&job, &reply);
+                        true
+                    }
+                    Err(_) => false,
+                };
+                self.noted(&job, &note, success);
+            }
+        }
+    }
+
+    fn note(&mut self, job: Job, note: &UserNote, session: &SessionId, found: &[Found]) {
+        let known = found.first().map(|cells| Row::new(&tables::NOTES, cells));
+        let here = known.is_some_and(|row| {
+            row.text("conversation_id") == Some(session.as_str())
+                && row.text("message_id") == Some(note.message_id.as_str())
+        });
+        let alive = known.is_some_and(|row| here && !row.is_deleted());
+        let says = known.and_then(|row| row.text("content")).unwrap_or_default();
+        let (content, category) = match note.action.known() {
+            Some(NoteAction::Create) if known.is_none() && note.id.is_fallback() => {
+                return self.noted(&job, note, false);
+            }
+            Some(NoteAction::Create) if known.is_none() => {
+                (Some(note.content.0.clone()), Some(note.category.name().to_owned()))
+            }
+            // A repeat, as long as it says the same.
+            Some(NoteAction::Create) => return self.noted(&job, note, alive && says == note.content.0),
+            Some(NoteAction::Update) if alive && says == note.content.0 => {
+                return self.noted(&job, note, true);
+            }
+            Some(NoteAction::Update) if alive => (Some(note.content.0.clone()), None),
+            Some(NoteAction::Delete) if alive => (None, None),
+            Some(NoteAction::Delete) => return self.noted(&job, note, here),
+            Some(NoteAction::Update) | None => return self.noted(&job, note, false),
+        };
+        if job.stale {
+            return self.refuse_stale(&job);
+        }
+        let (id, message) = (note.id.to_string(), note.message_id.to_string());
+        self.record(session, &Deed::Noted { id, message, content, category });
+        self.wait(job, Task::Noting(Noting::Writing));
+    }
+
+    fn noted(&mut self, job: &Job, note: &UserNote, success: bool) {
+        let confirmation =
+            NoteConfirmation { note_id: note.id.clone(), message_id: note.message_id.clone(), success };
+        self.say(job.conversation.as_ref(), confirmation);
+    }
+}
+
+fn commented(commentary: &Commentary, job: &Job) -> Deed {
+    let mut meta = meta_of(&job.meta);
+    for (key, value) in [("author_role", &commentary.author_role), ("rating", &commentary.rating)] {
+        if let Some(value) = value.as_ref().and_then(|value| serde_json::to_value(value).ok()) {
+            meta.insert(key.to_owned(), value);
+        }
+    }
+    Deed::Commented {
+        id: commentary.id.to_string(),
+        message: commentary.message_id.as_ref().map(Id::to_string),
+        content: commentary.content.0.clone(),
+        kind: commentary.commentary_type.as_ref().map(|kind| match kind {
+            Word::Known(kind) => kind.name().to_owned(),
+            Word::Other(kind) => kind.clone(),
+        }),
+        meta,
+    }
+}
+
+fn voted(feedback: &Feedback) -> Deed {
+    Deed::Voted {
+        id: feedback.id.to_string(),
+        message: feedback.message_id.to_string(),
+        target_type: feedback.target_type.name().to_owned(),
+        target: feedback.target_id.to_string(),
+        vote: (feedback.vote != Vote::Remove).then(|| feedback.vote.name().to_owned()),
+        quick: feedback.quick_feedback.map(|quick| quick.name().to_owned()),
+        note: feedback.note.as_ref().map(|note| note.0.clone()),
+    }
+}
+
+/// Where the target of a vote is to be found.
+fn target_of(feedback: &Feedback, session: &SessionId) -> Lookup {
+    let here = || Within::Session(session.clone());
+    let (table, within): (&'static Table, Within) = match feedback.target_type {
+        TargetType::Message => (&tables::MESSAGES, here()),
+        TargetType::ToolUse => (&tables::TOOL_USES, here()),
+        // Memories belong to the person, not to the conversation.
+        TargetType::Memory | TargetType::MemoryExtraction => (&tables::MEMORY, Within::Own),
+        TargetType::Reasoning => (&tables::REASONING_STEPS, here()),
+        TargetType::Sentence => (&tables::SENTENCES, here()),
+        TargetType::MemoryUsage => (&tables::MEMORY_USED, here()),
+    };
+    rows::by_id(table, within, &feedback.target_id)
+}
+
+/// The votes on the same target.
+fn votes_on(feedback: &Feedback, session: &SessionId) -> Lookup {
+    let equal = |column, value: &str| Condition { column, is: Comparison::Equal, value: value.into() };
+    Lookup {
+        table: tables::VOTES.name,
+        within: Within::Session(session.clone()),
+        conditions: vec![
+            equal("target_type", feedback.target_type.name()),
+            equal("target_id", feedback.target_id.as_str()),
+        ],
+        question: Question::Rows(Vec::new()),
+        limit: MAX_VOTES,
+    }
+}
+
+fn votes(found: &[Found]) -> impl Iterator<Item = Row<'_>> {
+    found.iter().map(|cells| Row::new(&tables::VOTES, cells))
+}
+
+/// Votes on one target that are counted: one for each participant of a session.
+const MAX_VOTES: usize = 1024;

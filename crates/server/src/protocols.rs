@@ -1,0 +1,158 @@
+//! The protocols of this server: which are switched on, what they say of it, and where they are served.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::http;
+use axum::routing::any;
+use switchboard_acolyte::Acolyte;
+use switchboard_agents::{McpServers, McpState, McpStatus};
+use switchboard_aip::Aip;
+use switchboard_alicia::message::{McpServer, ModelInfo};
+use switchboard_alicia::{Alicia, Facts, message};
+use switchboard_asp::Asp;
+use switchboard_core::{AgentId, Chronicler, Method, Protocol, Refusal, Route, Transport};
+
+use crate::config::{AgentConfig, AliciaConfig, Config, Questions};
+use crate::host::Host;
+use crate::upgrade::{Door, Place, Visitor};
+
+/// The protocols that are switched on: the registry of the server.
+pub(crate) fn protocols(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>) -> Vec<Arc<dyn Protocol>> {
+    let mut protocols: Vec<Arc<dyn Protocol>> = Vec::new();
+    if config.asp.enabled {
+        let asp = Asp::new(config.asp.limits.clone());
+        protocols.push(Arc::new(if config.asp.ws_alias { asp.with_alias() } else { asp }));
+    }
+    if config.acolyte.enabled {
+        protocols.push(Arc::new(Acolyte::new(config.acolyte.limits.clone(), acolyte_service(config))));
+    }
+    if config.aip.enabled {
+        protocols.push(Arc::new(Aip::new(config.aip.limits.clone(), aip_service(config))));
+    }
+    if config.alicia.enabled {
+        let service = alicia_service(&config.alicia, host, mcp);
+        protocols.push(Arc::new(Alicia::new(config.alicia.limits.clone(), service)));
+    }
+    protocols
+}
+
+/// How AIP behaves where that is open.
+fn aip_service(config: &Config) -> switchboard_aip::Service {
+    let planner =
+        if config.aip.test_planner { Some(crate::agents::TEST_PLANNER) } else { config.aip.agent.as_deref() };
+    switchboard_aip::Service {
+        agent: planner.map(AgentId::from),
+        allow_untargeted: config.aip.allow_untargeted,
+    }
+}
+
+/// What Acolyte says of the server.
+fn acolyte_service(config: &Config) -> switchboard_acolyte::Service {
+    let keyed = |agent: &AgentConfig| match agent {
+        AgentConfig::OpenAi(openai) => Some(openai.api_key_env.is_some()),
+        AgentConfig::Echo(_)
+        | AgentConfig::Script(_)
+        | AgentConfig::Function(_)
+        | AgentConfig::Demo(_)
+        | AgentConfig::Off(_) => None,
+    };
+    let openai: Vec<bool> = config.agents.values().filter_map(keyed).collect();
+    switchboard_acolyte::Service {
+        server: concat!("switchboard ", env!("CARGO_PKG_VERSION")).to_owned(),
+        model: config.acolyte.model.clone(),
+        providers: if openai.is_empty() { Vec::new() } else { vec!["openai".to_owned()] },
+        provider_auth: if openai.contains(&true) { vec!["openai (api key)".to_owned()] } else { Vec::new() },
+        deny_questions: config.acolyte.questions == Questions::Deny,
+    }
+}
+
+/// What Alicia says of the server.
+fn alicia_service(
+    config: &AliciaConfig,
+    host: &Arc<Host>,
+    mcp: &Arc<McpServers>,
+) -> switchboard_alicia::Service {
+    let (host, mcp) = (host.clone(), mcp.clone());
+    switchboard_alicia::Service {
+        elites: config.offers().into(),
+        facts: Arc::new(move |agent| facts(agent, &host, &mcp)),
+    }
+}
+
+/// What stands behind an agent now.
+fn facts(agent: &AgentId, host: &Host, mcp: &McpServers) -> Facts {
+    let model = host.directory().model(agent);
+    // A function does not use the tools of this server.
+    let servers = if host.is_remote(agent) { Vec::new() } else { mcp.status() };
+    Facts {
+        model: ModelInfo { name: model.name, provider: model.provider },
+        servers: servers.into_iter().map(server).collect(),
+    }
+}
+
+fn server(known: McpStatus) -> McpServer {
+    let status = match known.state {
+        McpState::Ready => message::McpStatus::Connected,
+        McpState::Starting => message::McpStatus::Disconnected,
+        McpState::Down { .. } => message::McpStatus::Error,
+    };
+    McpServer { name: known.name, status: status.into() }
+}
+
+/// Those who keep accounts of sessions, whether their protocol is switched on or not: what is kept of
+/// a session goes on with it.
+pub(crate) fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
+    vec![Arc::new(switchboard_alicia::annals::Annalist)]
+}
+
+/// Serves a protocol where it wants to be served.
+pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc<Door>) -> Router {
+    let mut paths: BTreeMap<&'static str, Vec<Route>> = BTreeMap::new();
+    for route in protocol.routes() {
+        paths.entry(route.path).or_default().push(*route);
+    }
+    for (path, routes) in paths {
+        let (protocol, door) = (protocol.clone(), door.clone());
+        let socket = routes.iter().find(|route| route.transport == Transport::WebSocket).copied();
+        router = match socket {
+            Some(route) => router.route(
+                path,
+                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
+                    // An upgrade gives its place up by itself.
+                    let visitor = Visitor { address, uri, headers, route, place: None };
+                    door.upgrade(&protocol, &visitor, websocket)
+                }),
+            ),
+            None => router.route(
+                path,
+                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, request: Request| {
+                    let (parts, body) = request.into_parts();
+                    let fits = |route: &&Route| takes(route, &parts.method);
+                    let Some(route) = routes.iter().find(fits).copied() else {
+                        return door.refuse(&protocol, &Refusal::WrongMethod);
+                    };
+                    let (uri, headers) = (parts.uri, parts.headers);
+                    let place = parts.extensions.get::<Place>().cloned();
+                    let visitor = Visitor { address, uri, headers, route, place };
+                    door.exchange(&protocol, &visitor, body).await
+                }),
+            ),
+        };
+    }
+    router
+}
+
+/// Whether a route is for requests with this method.
+fn takes(route: &Route, method: &http::Method) -> bool {
+    let Transport::Http(expected) = route.transport else { return false };
+    match expected {
+        Method::Get => method == http::Method::GET,
+        Method::Post => method == http::Method::POST,
+        Method::Patch => method == http::Method::PATCH,
+        Method::Delete => method == http::Method::DELETE,
+    }
+}
