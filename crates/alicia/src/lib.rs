@@ -25,6 +25,7 @@ pub mod message;
 pub mod moment;
 mod protocol;
 mod rows;
+mod sync;
 pub mod value;
 
 pub use codec::{Decoded, Dialect, StanzaForm, decode, encode, encode_lite};

@@ -49,7 +49,7 @@ enum Command {
     /// Look at the devices of a server, and have them do things
     #[command(subcommand)]
     Devices(devices::Command),
-    /// Decode captured ASP frames and say what is wrong with them
+    /// Decode captured frames of ASP or envelopes of Alicia, and say what is wrong with them
     Inspect(inspect::Args),
     /// Print, check or explain the configuration of the server
     #[command(subcommand)]

@@ -207,7 +207,7 @@ impl Gateway {
     }
 
     /// Turns speech into words.
-    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: Box<Utterance>) {
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: &Utterance) {
         let reason = "no speech recognition is configured".to_owned();
         caller.port.answer(request, Err(Reject::Unserved { reason }));
     }
@@ -374,7 +374,12 @@ impl PartialEq for Place {
     }
 }
 
-async fn look(sessions: &Arc<Sessions>, principal: PrincipalId, lookup: &Lookup) -> Result<Reply, Reject> {
+/// What the tables of a chronicle hold, as far as the principal may see it.
+pub(crate) async fn look(
+    sessions: &Arc<Sessions>,
+    principal: PrincipalId,
+    lookup: &Lookup,
+) -> Result<Reply, Reject> {
     if let Within::Session(session) = &lookup.within
         && sessions.role(session, principal.clone()).await?.is_none()
     {

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use parking_lot::{Mutex, RwLock};
 use switchboard_agents::{Agent, AgentError, Brief, Recovery, Turn, TurnPort, Visit};
-use switchboard_core::model::{Author, CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome};
+use switchboard_core::model::{
+    Author, CallEnd, FailureKind, Output, Tool, TurnEnd, TurnOutcome, TurnRequest,
+};
 use switchboard_core::{
     Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
     TurnState, WorkerId,
@@ -267,6 +269,9 @@ async fn execute(
     }
     let fence = port.brief.fence;
     let _working = TurnMeter::start(&port.brief.agent);
+    if agent.is_some() {
+        port.remember(stopped.clone()).await;
+    }
     let board = port.board.clone();
     let port = Arc::new(port);
     let prepared = match &port.brief.workspace {
@@ -359,6 +364,29 @@ impl SessionPort {
         let room = Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?);
         let mail = Mail { actor: self.actor.clone(), op, reply, room };
         self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
+    }
+
+    /// Lays before the agent what is remembered about whoever asks, unless the turn is stopped first.
+    async fn remember(&mut self, mut stopped: watch::Receiver<bool>) {
+        let Brief { turn, fence, origin, request, .. } = &self.brief;
+        if !matches!(request, TurnRequest::Chat { .. }) {
+            return;
+        }
+        let Environment { memory, log, .. } = &self.environment;
+        let said = request.text();
+        let remembered = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => return,
+            remembered = memory.recall(&**log, &origin.principal, &said) => remembered,
+        };
+        for memory in &remembered {
+            let output = Output::Remembered(memory.clone());
+            let op = Op::Emit { turn: turn.clone(), fence: *fence, output };
+            if self.send(op, ReplyTo::Nobody).await.is_err() {
+                return;
+            }
+        }
+        self.brief.remembered = remembered;
     }
 
     /// What earlier runs of this turn have committed, in order.

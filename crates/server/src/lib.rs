@@ -20,6 +20,7 @@ mod handle;
 mod host;
 pub mod limits;
 mod listener;
+mod memory;
 mod meters;
 pub mod origin;
 mod outbox;

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
-use switchboard_core::{AgentId, CloseReason, KeyIndex};
+use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +30,7 @@ use crate::gateway::Gateway;
 use crate::handle::Handle;
 use crate::host::{Directory, Host};
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
+use crate::memory::Memory;
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::protocols::{chroniclers, mount, protocols};
@@ -101,7 +102,10 @@ impl Server {
         {
             tracing::error!(%error, "metrics are not available");
         }
-        let log = open_log(&config)?;
+        let chroniclers = chroniclers();
+        let log = open_log(&config, chroniclers.clone())?;
+        let chroniclers = Chroniclers::new(chroniclers);
+        let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any
@@ -111,8 +115,9 @@ impl Server {
         let host = Arc::new(Host::new(directory, node, &config.limits, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
-            chroniclers: Chroniclers::new(chroniclers()),
+            chroniclers,
             host: host.clone(),
+            memory: memory.clone(),
             clock,
             meters: SessionMeters::new(),
             roll: Arc::default(),
@@ -126,6 +131,7 @@ impl Server {
                 idle: Duration::from_millis(config.limits.session_idle_ms),
             },
         }));
+        memory.note_in(&sessions);
         let gateway = Arc::new(Gateway::new(sessions.clone()));
         let recent = clock
             .now()
@@ -333,14 +339,15 @@ async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "Not Found").into_response()
 }
 
-fn open_log(config: &Config) -> Result<Arc<dyn Log>, ServeError> {
+fn open_log(config: &Config, chroniclers: Vec<Arc<dyn Chronicler>>) -> Result<Arc<dyn Log>, ServeError> {
     Ok(match config.store.kind {
-        StoreKind::Memory => Arc::new(MemoryLog::new()),
+        StoreKind::Memory => Arc::new(MemoryLog::with_chroniclers(chroniclers)),
         StoreKind::Sqlite => {
             std::fs::create_dir_all(&config.data_dir).map_err(|error| {
                 ServeError::Config(format!("data_dir {} : {error}", config.data_dir.display()))
             })?;
-            Arc::new(SqliteLog::open(config.data_dir.join("switchboard.db"), config.store.options())?)
+            let path = config.data_dir.join("switchboard.db");
+            Arc::new(SqliteLog::open_with(path, config.store.options(), chroniclers)?)
         }
     })
 }

@@ -72,6 +72,24 @@ async fn arrivals_of_a_protocol_are_its_own() {
 }
 
 #[tokio::test]
+async fn several_methods_share_a_path() {
+    let server = InProcess::start(&[]).await;
+    let status = async |what: &str| http(server.address, what, None, &[], "").await.status;
+    for method in ["GET", "POST"] {
+        assert_eq!(status(&format!("{method} /api/v1/conversations")).await, 401, "{method} is served");
+    }
+    for method in ["GET", "PATCH", "DELETE"] {
+        assert_eq!(status(&format!("{method} /api/v1/conversations/ac_1")).await, 401, "{method} is served");
+    }
+    assert_eq!(status("POST /api/v1/conversations/ac_1").await, 405);
+    let refused = http(server.address, "DELETE /api/v1/conversations", ANN, &[], "").await;
+    assert_eq!(refused.status, 405);
+    let body: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!((&body["error"], &body["code"]), (&json!("method_not_allowed"), &json!(405)));
+    assert_eq!(http(server.address, "GET /api/v1/nothing", ANN, &[], "").await.status, 404);
+}
+
+#[tokio::test]
 async fn exchanges_count_as_arrivals_of_their_address() {
     let settings =
         ["limits.new_connections_per_address_per_s=1", "limits.new_connections_per_address_burst=3"];

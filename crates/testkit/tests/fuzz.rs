@@ -105,3 +105,13 @@ fn aip_decode() {
 fn aip_connection() {
     run("aip_connection", fuzzing::aip_connection);
 }
+
+#[test]
+fn alicia_decode() {
+    run("alicia_decode", fuzzing::alicia_decode);
+}
+
+#[test]
+fn alicia_connection() {
+    run("alicia_connection", fuzzing::alicia_connection);
+}

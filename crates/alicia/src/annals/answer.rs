@@ -4,26 +4,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use switchboard_core::model::{Failure, FailureKind, Names, Output, Remembered, TurnOutcome};
+use switchboard_core::model::{Names, Output, Remembered};
 use switchboard_core::{CallId, Pii, Timestamp, TurnId};
 
 use crate::deed::Wishes;
-use crate::error::Code;
 use crate::id::{Id, Prefix};
 use crate::message::{
-    AnswerType, AssistantMessage, AssistantSentence, MemoryTrace, Ratio, ReasoningStep, Role, StartAnswer,
-    Superset, Trace, Word,
+    AnswerType, AssistantSentence, MemoryTrace, Ratio, ReasoningStep, Role, StartAnswer, Trace,
 };
-use crate::moment::rfc3339;
 
 use super::call::ToolUse;
 use super::conversation::{Conversation, Recent};
-use super::page::{Desk, Notice, Settled, millis};
+use super::page::Desk;
 use super::sentence::Sentences;
 use super::thought::Thoughts;
-use super::{MOST_WHOLE, clip, tables};
+use super::{clip, tables};
 
 /// An answer that is being given.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -31,26 +27,26 @@ pub struct Answer {
     pub(super) turn: TurnId,
     pub(super) id: Id,
     pub(super) question: Id,
-    streaming: bool,
+    pub(super) streaming: bool,
     trace: Option<(String, String)>,
     /// Whether somebody works on it.
-    started: bool,
+    pub(super) started: bool,
     /// Whether StartAnswer was sent.
-    opened: bool,
+    pub(super) opened: bool,
     /// Whether it has its last word.
-    settled: bool,
+    pub(super) settled: bool,
     /// Whether something follows it in the tree.
     pub(super) followed: bool,
     /// Of its row, once there is one.
-    number: Option<i64>,
-    created_at: Timestamp,
-    text: Sentences,
-    thoughts: Thoughts,
+    pub(super) number: Option<i64>,
+    pub(super) created_at: Timestamp,
+    pub(super) text: Sentences,
+    pub(super) thoughts: Thoughts,
     memories: Vec<String>,
     pub(super) calls: BTreeMap<CallId, ToolUse>,
     pub(super) call_count: u32,
     /// Whether its text belongs to the tree.
-    counts: bool,
+    pub(super) counts: bool,
 }
 
 impl Answer {
@@ -120,7 +116,7 @@ impl Answer {
         }
     }
 
-    fn open(&mut self, book: &mut Conversation, desk: &mut Desk) {
+    pub(super) fn open(&mut self, book: &mut Conversation, desk: &mut Desk) {
         self.write("streaming", "", book, desk);
         self.opened = true;
         let start = StartAnswer {
@@ -133,7 +129,13 @@ impl Answer {
     }
 
     /// Makes its row, or changes it.
-    fn write(&mut self, status: &'static str, contents: &str, book: &mut Conversation, desk: &mut Desk) {
+    pub(super) fn write(
+        &mut self,
+        status: &'static str,
+        contents: &str,
+        book: &mut Conversation,
+        desk: &mut Desk,
+    ) {
         let key = |book: &Conversation| {
             vec![("conversation_id", book.id.as_str().into()), ("id", self.id.as_str().into())]
         };
@@ -202,7 +204,13 @@ impl Answer {
         }
     }
 
-    fn sentence(&mut self, text: String, is_final: bool, book: &mut Conversation, desk: &mut Desk) {
+    pub(super) fn sentence(
+        &mut self,
+        text: String,
+        is_final: bool,
+        book: &mut Conversation,
+        desk: &mut Desk,
+    ) {
         let sequence = self.text.number();
         let id = book.derived(Prefix::Sentence, &[self.turn.as_str(), &sequence.to_string()]);
         desk.make(&tables::SENTENCES, || {
@@ -250,7 +258,12 @@ impl Answer {
         }
     }
 
-    fn tell_thought(&self, (sequence, content): (u32, String), book: &mut Conversation, desk: &mut Desk) {
+    pub(super) fn tell_thought(
+        &self,
+        (sequence, content): (u32, String),
+        book: &mut Conversation,
+        desk: &mut Desk,
+    ) {
         let step = ReasoningStep {
             id: self.step_id(sequence, book),
             message_id: self.id.clone(),
@@ -297,144 +310,6 @@ impl Answer {
         };
         book.stanza(trace, self.trace().as_ref(), desk);
     }
-
-    /// Somebody stopped it.
-    pub(super) fn stop(&mut self, reason: Option<&str>, book: &mut Conversation, desk: &mut Desk) {
-        self.settle(&Ending::Stopped(reason), book, desk);
-        self.move_tip(book);
-    }
-
-    /// Its turn has ended.
-    pub(super) fn end(&mut self, outcome: &TurnOutcome, book: &mut Conversation, desk: &mut Desk) {
-        let ending = match outcome {
-            TurnOutcome::Done(_) => Ending::Complete,
-            TurnOutcome::Interrupted { .. } => Ending::Stopped(None),
-            TurnOutcome::Failed(Failure { kind, message, .. }) => Ending::Failed(code_of(*kind), message),
-            TurnOutcome::Expired => Ending::Failed(Code::Unavailable, "the answer took too long"),
-        };
-        self.settle(&ending, book, desk);
-        self.move_tip(book);
-    }
-
-    /// Whoever follows it already goes on from there.
-    fn move_tip(&self, book: &mut Conversation) {
-        if self.counts && !self.followed {
-            book.tip = Some(self.id.clone());
-        }
-    }
-
-    fn settle(&mut self, ending: &Ending<'_>, book: &mut Conversation, desk: &mut Desk) {
-        if self.settled {
-            return;
-        }
-        self.settled = true;
-        self.end_thought(book, desk);
-        let failure = ending.failure();
-        // One that is too long for one envelope comes in pieces after all (§9).
-        let long = failure.is_none() && self.text.said().len() > MOST_WHOLE;
-        if !self.opened && (long || (self.streaming && matches!(ending, Ending::Complete))) {
-            self.open_late(book, desk);
-        }
-        if self.opened {
-            self.close(failure.is_some(), book, desk);
-        }
-        let contents = self.text.said().to_owned();
-        self.counts = failure.is_none() && !contents.is_empty();
-        let complete = self.counts || matches!(ending, Ending::Complete);
-        if self.started || self.opened || complete {
-            self.write(if complete { "completed" } else { "failed" }, &contents, book, desk);
-        }
-        if complete && !self.opened {
-            self.tell_whole(&contents, book, desk);
-        }
-        match ending {
-            Ending::Complete => {}
-            Ending::Stopped(reason) if self.number.is_some() => {
-                book.annotate(self.id.as_str(), "truncated", &json!(reason.unwrap_or("stopped")), desk);
-            }
-            Ending::Stopped(_) => {}
-            Ending::Failed(code, message) => self.report(*code, message, book, desk),
-        }
-        self.tell_settled(contents, failure, desk);
-    }
-
-    /// Opens what was not to be streamed, and cuts what there is of it.
-    fn open_late(&mut self, book: &mut Conversation, desk: &mut Desk) {
-        self.open(book, desk);
-        for step in self.thoughts.take_kept() {
-            self.tell_thought(step, book, desk);
-        }
-        let text = self.text.take_said();
-        for piece in self.text.push(&text) {
-            self.sentence(piece, false, book, desk);
-        }
-    }
-
-    /// The one final sentence: what is left, unless it was broken off.
-    fn close(&mut self, broken: bool, book: &mut Conversation, desk: &mut Desk) {
-        let mut last = self.text.finish();
-        if broken && !last.is_empty() {
-            self.sentence(std::mem::take(&mut last), false, book, desk);
-        }
-        self.sentence(last, true, book, desk);
-    }
-
-    fn tell_whole(&mut self, contents: &str, book: &mut Conversation, desk: &mut Desk) {
-        let whole = AssistantMessage {
-            id: self.id.clone(),
-            previous_id: Some(self.question.clone()),
-            content: Pii(contents.to_owned()),
-            timestamp: Some(millis(desk.at)),
-            superset: Some(Superset {
-                role: Word::Known(Role::Assistant),
-                sequence_number: self.number.unwrap_or_default(),
-                created_at: rfc3339(self.created_at),
-                updated_at: rfc3339(desk.at),
-                local_id: None,
-                server_id: None,
-            }),
-        };
-        book.stanza(whole, self.trace().as_ref(), desk);
-        for step in self.thoughts.take_kept() {
-            self.tell_thought(step, book, desk);
-        }
-    }
-
-    /// Names the answer if the client knows of it, else the question.
-    fn report(&self, code: Code, message: &str, book: &mut Conversation, desk: &mut Desk) {
-        let id = book.derived(Prefix::Error, &[self.turn.as_str()]);
-        let about = if self.opened { &self.id } else { &self.question };
-        book.stanza(code.report(id, message).about(about), self.trace().as_ref(), desk);
-    }
-
-    fn tell_settled(&self, contents: String, failure: Option<Code>, desk: &mut Desk) {
-        let settled = Settled {
-            turn: self.turn.clone(),
-            answer: self.id.clone(),
-            question: self.question.clone(),
-            streamed: self.opened,
-            contents: Pii(contents),
-            failure,
-            at: desk.at,
-        };
-        desk.page.notices.push(Notice::Settled(Box::new(settled)));
-    }
-}
-
-/// How an answer comes to its end.
-enum Ending<'a> {
-    Complete,
-    Stopped(Option<&'a str>),
-    Failed(Code, &'a str),
-}
-
-impl Ending<'_> {
-    fn failure(&self) -> Option<Code> {
-        match self {
-            Self::Complete | Self::Stopped(_) => None,
-            Self::Failed(code, _) => Some(*code),
-        }
-    }
 }
 
 // Holds what was said.
@@ -448,30 +323,6 @@ impl fmt::Debug for Answer {
             .field("opened", &self.opened)
             .field("settled", &self.settled)
             .finish_non_exhaustive()
-    }
-}
-
-/// The code of a failed turn (§11.2).
-fn code_of(kind: FailureKind) -> Code {
-    match kind {
-        FailureKind::ToolNotFound => Code::ToolNotFound,
-        FailureKind::CallTimeout => Code::ToolTimeout,
-        FailureKind::Execution
-        | FailureKind::InvalidArgs
-        | FailureKind::Tool
-        | FailureKind::ModelUnavailable
-        | FailureKind::BadResponse
-        | FailureKind::Aborted
-        | FailureKind::InvalidRequest => Code::Provider,
-        FailureKind::Unreachable
-        | FailureKind::Overdue
-        | FailureKind::SlowConsumer
-        | FailureKind::Unprepared
-        | FailureKind::BudgetExhausted => Code::Unavailable,
-        FailureKind::WorkerLost
-        | FailureKind::UnknownAgent
-        | FailureKind::Forbidden
-        | FailureKind::Internal => Code::Internal,
     }
 }
 

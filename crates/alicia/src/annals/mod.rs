@@ -37,6 +37,7 @@ mod deeds;
 mod page;
 mod said;
 mod sentence;
+mod settle;
 pub mod tables;
 mod thought;
 

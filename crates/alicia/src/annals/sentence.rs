@@ -26,10 +26,15 @@ pub(crate) struct Sentences {
 impl Sentences {
     /// Goes on with more text; answers what is cut off by it.
     pub(crate) fn push(&mut self, text: &str) -> Vec<String> {
-        self.rest.push_str(text);
-        let mut pieces = Vec::new();
-        while let Some(piece) = self.cut() {
-            pieces.push(piece);
+        let (mut pieces, mut text) = (Vec::new(), text);
+        // A little at a time, since every cut moves what is left.
+        while !text.is_empty() {
+            let (now, later) = text.split_at(text.floor_char_boundary(A_LITTLE));
+            self.rest.push_str(now);
+            text = later;
+            while let Some(piece) = self.cut() {
+                pieces.push(piece);
+            }
         }
         pieces
     }
@@ -210,6 +215,8 @@ const ABBREVIATIONS_OF_NUMBERS: &[&str] = &[
 
 /// Longest piece, in bytes.
 const MOST: usize = 8_192;
+/// How much is looked at in one go, in bytes.
+const A_LITTLE: usize = 1_024;
 
 #[cfg(test)]
 mod tests {

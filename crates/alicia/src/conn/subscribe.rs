@@ -62,7 +62,8 @@ impl Following {
 
 impl AliciaConnection {
     pub(super) fn begin_following(&mut self, job: Job, purpose: Purpose) {
-        if let Body::Configuration(configuration) = &job.body {
+        // One that says nothing about features leaves them as they were.
+        if let Body::Configuration(configuration @ Configuration { features: Some(_), .. }) = &job.body {
             self.manners = Manners::of(configuration);
         }
         let (conversation, new) = match (&job.conversation, purpose) {

@@ -7,6 +7,7 @@ use clap::Parser;
 
 mod acolyte;
 mod aip;
+mod alicia;
 mod figures;
 mod growth;
 mod limits;
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay.
+    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay, alicia.
     #[arg(long)]
     only: Option<String>,
     /// Also write the table to this file.
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// Internal: be the function behind it.
     #[arg(long, hide = true)]
     child_function: bool,
+    /// Internal: write or read envelopes, to be counted from outside.
+    #[arg(long, hide = true)]
+    child_codec: Option<String>,
     /// Internal: settings of the server under measurement.
     #[arg(long, hide = true)]
     set: Vec<String>,
@@ -71,6 +75,10 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
         relay::serve_function().await?;
         return Ok(true);
     }
+    if let Some(work) = args.child_codec {
+        alicia::work(&work)?;
+        return Ok(true);
+    }
     let scale = if args.quick { Scale::QUICK } else { Scale::WHOLE };
     let groups = wanted(args.only.as_deref());
     limits::allow_connections(groups.iter().map(|group| scale.connections(group)).max().unwrap_or(0))?;
@@ -90,6 +98,7 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "acolyte" => acolyte::chats(scale).await?,
             "aip" => aip::devices(scale).await?,
             "relay" => relay::functions(scale).await?,
+            "alicia" => alicia::conversations(scale).await?,
             _ => growth::growth(scale).await?,
         };
         for figure in figures {
@@ -133,4 +142,5 @@ const GROUPS: &[&str] = &[
     "acolyte",
     "aip",
     "relay",
+    "alicia",
 ];

@@ -10,6 +10,8 @@ pub(super) struct Figure {
     unit: &'static str,
     yardstick: Option<(String, f64)>,
     budget: Option<Budget>,
+    /// Why it was not measured.
+    missing: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,17 @@ enum Budget {
 
 impl Figure {
     pub(super) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, yardstick: None, budget: None }
+        Self { name: name.into(), value, unit, yardstick: None, budget: None, missing: None }
+    }
+
+    /// One that this machine cannot give.
+    pub(super) fn missing(name: impl Into<String>, why: &'static str) -> Self {
+        Self { missing: Some(why), ..Self::new(name, 0.0, "") }
+    }
+
+    /// Whether its name ends like this.
+    pub(super) fn is_about(&self, what: &str) -> bool {
+        self.name.ends_with(what)
     }
 
     /// What it is held against, measured in the same run.
@@ -73,7 +85,10 @@ impl Figure {
             .as_ref()
             .map(|(name, value)| format!("{name}: {}", number(*value)))
             .unwrap_or_default();
-        let value = format!("{} {}", number(self.value), self.unit);
+        let value = match self.missing {
+            None => format!("{} {}", number(self.value), self.unit),
+            Some(why) => format!("not measured: {why}"),
+        };
         let (name, value, verdict) = (&self.name, value.trim(), self.verdict());
         format!("| {name} | {value} | {floor} | {aim} | {verdict} | {yardstick} |")
     }
@@ -127,6 +142,8 @@ mod tests {
         assert_eq!(Figure::new("a", 2.5, "ms").budget(2.0, 1.0).verdict(), "MISSED");
         assert!(Figure::new("a", 0.4, "×").at_least(0.3, 0.8).is_kept());
         assert!(!Figure::new("a", f64::NAN, "×").at_least(0.3, 0.8).is_kept());
+        assert!(Figure::missing("a", "no reason").is_kept());
+        assert!(Figure::missing("a", "no reason").row().contains("| not measured: no reason |"));
     }
 
     #[test]

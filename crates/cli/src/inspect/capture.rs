@@ -1,11 +1,13 @@
-//! What a capture looks like: hex digits, bytes, or JSON.
+//! What a capture looks like: hex digits, base64, bytes, or JSON.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use switchboard_asp::message::Direction;
 use switchboard_asp::value::decode_json;
 use switchboard_asp::{Features, Map, Value};
 
-use super::{features_named, text};
+use super::{Profile, Spoken, features_named, text};
 
 /// One WebSocket message of a capture.
 #[derive(Clone, Debug)]
@@ -16,14 +18,27 @@ pub(super) struct Item {
     pub(super) bytes: Bytes,
     /// Which way it travelled, if the capture says so.
     pub(super) direction: Option<Direction>,
+    /// What is spoken, if the capture says so.
+    pub(super) spoken: Option<Spoken>,
     /// What was agreed, if the capture says so.
     pub(super) features: Option<Features>,
+    /// The profile of an envelope, if the capture says so.
+    pub(super) profile: Option<Profile>,
 }
 
 impl Item {
     /// A message that nothing is known about.
     pub(super) fn message(bytes: impl Into<Bytes>) -> Self {
-        Self { label: None, bytes: bytes.into(), direction: None, features: None }
+        let bytes = bytes.into();
+        Self { label: None, bytes, direction: None, spoken: None, features: None, profile: None }
+    }
+
+    /// What its bytes look like: envelopes are maps or lists, and no frame of ASP begins like one.
+    pub(super) fn looks_like(&self) -> Option<Spoken> {
+        self.bytes.first().map(|first| match first {
+            0x80..=0x9F | 0xC0 | 0xDC..=0xDF => Spoken::Alicia,
+            _ => Spoken::Asp,
+        })
     }
 }
 
@@ -48,13 +63,22 @@ pub(super) fn is_hex(bytes: &[u8]) -> bool {
 
 /// Reads hex text.
 pub(super) fn hex(bytes: &[u8]) -> Result<Vec<Item>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "this is no hex text: it is not UTF-8".to_owned())?;
+    lines(bytes, unhex)
+}
+
+/// Reads base64 text.
+pub(super) fn base64(bytes: &[u8]) -> Result<Vec<Item>, String> {
+    lines(bytes, unbase64)
+}
+
+fn lines(bytes: &[u8], read: fn(&str) -> Result<Bytes, String>) -> Result<Vec<Item>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "this is no text: it is not UTF-8".to_owned())?;
     let mut items: Vec<Item> = Vec::new();
     let mut digits = String::new();
     let mut direction = None;
     let mut finish = |digits: &mut String, direction: Option<Direction>| -> Result<(), String> {
         if !digits.is_empty() {
-            items.push(Item { direction, ..Item::message(unhex(&std::mem::take(digits))?) });
+            items.push(Item { direction, ..Item::message(read(&std::mem::take(digits))?) });
         }
         Ok(())
     };
@@ -69,7 +93,7 @@ pub(super) fn hex(bytes: &[u8]) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// One line of hex text.
+/// One line of hex or base64 text.
 struct Line<'a> {
     digits: &'a str,
     direction: Option<Direction>,
@@ -131,18 +155,41 @@ fn entry(map: &Map, items: &mut Vec<Item>) -> Result<(), String> {
         Some(names) => Some(features_named(names.iter().filter_map(Value::as_str))?),
         None => None,
     };
+    let spoken = match (text(map.get("protocol")), text(map.get("kind"))) {
+        (Some("asp"), _) => Some(Spoken::Asp),
+        (Some("alicia"), _) | (None, Some("envelope")) => Some(Spoken::Alicia),
+        (Some(other), _) => return Err(format!("protocol must be asp or alicia, not {other}")),
+        (None, _) => None,
+    };
+    let profile = match text(map.get("profile")) {
+        Some("full") => Some(Profile::Full),
+        Some("lite") => Some(Profile::Lite),
+        Some(other) => return Err(format!("profile must be full or lite, not {other}")),
+        None => None,
+    };
     let label: Vec<&str> = [map.get("id"), map.get("name")].into_iter().filter_map(text).collect();
     let label = (!label.is_empty()).then(|| label.join(", "));
-    let messages = match map.get("hex") {
-        Some(Value::Str(digits)) => vec![unhex(digits)?],
+    let (written, read): (_, fn(&str) -> Result<Bytes, String>) = match map.get("base64") {
+        Some(written) => (Some(written), unbase64),
+        None => (map.get("hex"), unhex),
+    };
+    let messages = match written {
+        Some(Value::Str(digits)) => vec![read(digits)?],
         Some(Value::Array(list)) => {
-            list.iter().filter_map(Value::as_str).map(unhex).collect::<Result<Vec<_>, _>>()?
+            list.iter().filter_map(Value::as_str).map(read).collect::<Result<Vec<_>, _>>()?
         }
         // Some vectors are about headers and signatures.
         None if map.contains_key("kind") => Vec::new(),
-        Some(_) | None => return Err("there is no hex: text, or a list of texts".to_owned()),
+        Some(_) | None => return Err("there is no hex and no base64: text, or a list of texts".to_owned()),
     };
-    items.extend(messages.into_iter().map(|bytes| Item { label: label.clone(), bytes, direction, features }));
+    items.extend(messages.into_iter().map(|bytes| Item {
+        label: label.clone(),
+        bytes,
+        direction,
+        spoken,
+        features,
+        profile,
+    }));
     Ok(())
 }
 
@@ -159,6 +206,11 @@ fn unhex(digits: &str) -> Result<Bytes, String> {
         .chunks_exact(2)
         .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | value(*digit)))
         .collect())
+}
+
+fn unbase64(text: &str) -> Result<Bytes, String> {
+    let text: String = text.chars().filter(|character| !character.is_whitespace()).collect();
+    STANDARD.decode(text).map(Bytes::from).map_err(|error| format!("this is no base64: {error}"))
 }
 
 #[cfg(test)]
@@ -188,6 +240,28 @@ mod tests {
         let seen: Vec<_> = items.iter().map(|item| (item.bytes.to_vec(), item.direction)).collect();
         let (to_server, to_client) = (Some(Direction::ToServer), Some(Direction::ToClient));
         assert_eq!(seen, [(vec![0x11, 0x22], to_server), (vec![0x33], to_client), (vec![0x44], None)]);
+    }
+
+    #[test]
+    fn base64_is_read_as_hex_is() {
+        let items = base64(b"C> EQ== # one\nIi\nIz\n\nMw==\n").unwrap_err();
+        assert!(items.contains("base64"), "{items}");
+        let items = base64(b"C> EQ== # one\nS< Ii\n Iz\n\nMw==\n").unwrap();
+        let seen: Vec<_> = items.iter().map(|item| (item.bytes.to_vec(), item.direction)).collect();
+        let (to_server, to_client) = (Some(Direction::ToServer), Some(Direction::ToClient));
+        assert_eq!(seen, [(vec![0x11], to_server), (vec![0x22, 0x22, 0x33], to_client), (vec![0x33], None)]);
+        assert_eq!(bytes(br#"{"base64":["EQ==","gA=="]}"#), [vec![0x11], vec![0x80]]);
+    }
+
+    #[test]
+    fn envelopes_look_like_no_frame() {
+        let spoken = |bytes: &'static [u8]| Item::message(bytes).looks_like();
+        assert_eq!(spoken(&[0x84, 0xA8]), Some(Spoken::Alicia));
+        assert_eq!(spoken(&[0xDE, 0, 4]), Some(Spoken::Alicia));
+        assert_eq!(spoken(&[0x11, 0]), Some(Spoken::Asp));
+        assert_eq!(spoken(&[]), None);
+        let said = guess(br#"{"hex":"","kind":"envelope","profile":"lite"}"#).unwrap();
+        assert_eq!((said[0].spoken, said[0].profile), (Some(Spoken::Alicia), Some(Profile::Lite)));
     }
 
     #[test]

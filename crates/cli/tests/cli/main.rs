@@ -9,6 +9,7 @@ mod config;
 mod device;
 mod devices;
 mod inspect;
+mod inspect_alicia;
 mod scripted;
 mod serve;
 mod sessions;

@@ -326,6 +326,11 @@ const SESSION_KEYS: &[(&str, Kind, &str)] = &[
     ("participants", Kind::Integer, "Participants besides the owner."),
     ("attachments", Kind::Integer, "Attachments that may be live or detached."),
     ("answer_bytes", Kind::Integer, "Bytes of answer text that one turn may produce."),
+    (
+        "record_bytes",
+        Kind::Integer,
+        "Bytes of one message or note that is put into the session without a turn.",
+    ),
     ("requests", Kind::Integer, "Idempotency keys remembered."),
     ("request_memory", Kind::Integer, "For how long an idempotency key is remembered, in milliseconds."),
     ("ended_turns", Kind::Integer, "Ended turns remembered for resume and duplicate detection."),

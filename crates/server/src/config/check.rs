@@ -27,6 +27,7 @@ impl Config {
         self.check_aip(&mut findings);
         self.check_alicia(&mut findings);
         self.check_agents(&mut findings);
+        self.check_memory(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
 
@@ -42,7 +43,8 @@ impl Config {
             }
         });
         let mcp = self.mcp.values().flat_map(|server| server.env_names().map(str::to_owned));
-        keys.chain(issuers).chain(agents).chain(mcp).collect()
+        let embeddings = self.memory.embeddings.api_key_env.clone();
+        keys.chain(issuers).chain(agents).chain(mcp).chain(embeddings).collect()
     }
 
     /// The keys whose values differ in `other`, but for those that can change while the server runs.
@@ -196,7 +198,7 @@ impl Config {
         }
     }
 
-    fn check_secret(&self, key: String, name: &str, bytes: usize, findings: &mut Findings) {
+    pub(super) fn check_secret(&self, key: String, name: &str, bytes: usize, findings: &mut Findings) {
         match self.secrets.find(name) {
             None => findings.add(key, format!("the environment variable {name} is not set")),
             Some(secret) if secret.len() < bytes => {
@@ -274,6 +276,7 @@ impl Config {
             ("tools", session.tools),
             ("attachments", session.attachments),
             ("answer_bytes", session.answer_bytes),
+            ("record_bytes", session.record_bytes),
         ] {
             findings.range(format!("session.{key}"), value, 1..=1 << 32);
         }

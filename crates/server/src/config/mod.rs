@@ -8,6 +8,7 @@ mod alicia;
 mod check;
 mod describe;
 mod load;
+mod memory;
 mod reference;
 mod secrets;
 mod sections;
@@ -18,6 +19,7 @@ pub use agents::{AgentConfig, DemoConfig, OffConfig};
 pub use alicia::{AliciaConfig, EliteConfig, ScoresConfig};
 pub use describe::{Describe, Key, Kind};
 pub use load::{ConfigError, Problem, Source};
+pub use memory::{EmbeddingsConfig, MemoryConfig};
 pub use secrets::Secrets;
 pub use sections::{
     AcolyteConfig, AipConfig, Algorithm, ApiKey, AspConfig, AuthConfig, Config, DrainConfig, JwtIssuer,

@@ -15,6 +15,7 @@ use switchboard_store::SqliteOptions;
 use super::agents::{AgentConfig, built_in};
 use super::alicia::AliciaConfig;
 use super::describe::{Describe, Kind, sections};
+use super::memory::MemoryConfig;
 use super::secrets::Secrets;
 
 sections! {
@@ -68,6 +69,8 @@ sections! {
         pub agents: BTreeMap<String, AgentConfig> = built_in(),
         /// Servers of the Model Context Protocol, whose tools agents and clients can use, by name.
         pub mcp: BTreeMap<String, McpConfig> = BTreeMap::new(),
+        /// What people have asked to be remembered, laid before the agents that answer them.
+        pub memory: MemoryConfig = MemoryConfig::default(),
         /// How the server leaves.
         pub drain: DrainConfig = DrainConfig::default(),
         /// Logs, metrics and the admin API.

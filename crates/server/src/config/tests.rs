@@ -163,6 +163,24 @@ fn functions_routes_and_servers_of_tools_are_checked() {
 }
 
 #[test]
+fn elites_are_read_and_checked() {
+    let elite = |rest: &str| format!("[[alicia.elites]]\nid = \"pa_fast\"\nlabel = \"Fast\"\n{rest}\n");
+    let file = elite("agent = \"echo\"\nbest_for = \"Haste\"\nscores = { quality = 0.25 }");
+    let config = load(&file, &[], &[]).unwrap();
+    let [offer] = &config.alicia.offers()[..] else { panic!("{:?}", config.alicia) };
+    assert_eq!((offer.elite.id.as_str(), offer.elite.best_for.as_str()), ("pa_fast", "Haste"));
+    assert_eq!(offer.elite.scores.to_array(), [0.5, 0.25, 0.5, 0.5, 0.5, 0.5, 0.5]);
+    assert_eq!(offer.agent.as_ref().unwrap().as_str(), "echo");
+    let problem = |rest: &str| error(&elite(rest), &[], &[]);
+    assert!(problem("agent = \"nobody\"").contains("alicia.elites[0].agent: no agent nobody"));
+    assert!(problem("scores = { quality = 1.5 }").contains("alicia.elites[0].scores: 1.5 is out of bounds"));
+    assert!(problem(&elite("")).contains("alicia.elites[1].id: pa_fast is used twice"));
+    assert!(problem("[[alicia.elites]]\nid = \"a b\"\nlabel = \"B\"").contains("alicia.elites[1].id"));
+    let idle = error("", &[], &["alicia.limits.idle_s=30"]);
+    assert!(idle.contains("alicia.limits.idle_s: must be longer than ping_s"), "{idle}");
+}
+
+#[test]
 fn what_cannot_change_while_the_server_runs_is_told() {
     let old = Config::default();
     let new =

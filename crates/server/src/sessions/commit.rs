@@ -6,9 +6,9 @@ use std::time::Duration;
 use switchboard_core::model::{ActorKind, FailureKind, ForExecutor, TurnEnd, TurnOutcome, TurnRequest};
 use switchboard_core::{
     Actor, Callsign, Committed, Event, Invitation, MessageId, Op, Position, PrincipalId, Reject, Reply, Role,
-    Row, SessionView, Signal, Timestamp, TurnId, TurnState, TurnStatus, rows,
+    Row, Session, SessionView, Signal, Timestamp, TurnId, TurnState, TurnStatus, rows,
 };
-use switchboard_store::{Append, Batch, StoreError};
+use switchboard_store::{Append, Batch, Log, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -54,7 +54,8 @@ impl SessionActor {
         self.check(&mail.op)?;
         let decision = match self.session.decide(&mail.actor, &mail.op, now) {
             Err(Reject::UnknownMessage(message)) => {
-                let vouched = self.look_back(&mail.op, message).await?;
+                let vouched =
+                    look_back(&self.session, &*self.sessions.environment.log, &mail.op, message).await?;
                 self.session.decide_knowing(&mail.actor, &mail.op, now, &[vouched])?
             }
             decision => decision?,
@@ -73,17 +74,6 @@ impl SessionActor {
             self.claim_at_once(&new.turn, now, draft);
         }
         Ok(decision.reply)
-    }
-
-    /// Looks in the log for the message on which an op relies, and which the session does not know by
-    /// heart any more.
-    async fn look_back(&mut self, op: &Op, unknown: MessageId) -> Result<MessageId, Reject> {
-        let Some(message) = self.session.relies_on(op) else { return Err(Reject::UnknownMessage(unknown)) };
-        let found = self.sessions.environment.log.history(self.session.id(), message, 1).await;
-        match found.map_err(|error| unavailable(&error))?.first() {
-            Some(row) if row.message == *message => Ok(message.clone()),
-            Some(_) | None => Err(Reject::UnknownMessage(unknown)),
-        }
     }
 
     /// Has an account kept from here on; one that is new begins with everything that has happened.
@@ -253,6 +243,7 @@ impl SessionActor {
         for committed in &batch.events {
             self.remember_key(committed);
             self.invite(committed);
+            self.notice(&committed.event);
             look_for_work |= self.notify_executor(&committed.event);
         }
         if look_for_work {
@@ -265,6 +256,13 @@ impl SessionActor {
         if let Event::TurnAccepted { key: Some(key), origin, .. } = &committed.event {
             let key = (origin.principal.clone(), key.key.clone());
             self.sessions.environment.keys.lock().insert(key, self.session.id().clone(), committed.at);
+        }
+    }
+
+    /// What people want to be remembered is found from now on.
+    fn notice(&self, event: &Event) {
+        if let Event::Recorded { chronicle, record, .. } = event {
+            self.sessions.environment.memory.noticed(self.session.id(), chronicle, record);
         }
     }
 
@@ -412,6 +410,22 @@ impl SessionActor {
         let pending: usize = self.session.turns().map(|turn| turn.text.len()).sum();
         let every = self.sessions.environment.bounds.snapshot_every;
         self.events_since_snapshot >= if pending < SMALL_ANSWER { every } else { every.saturating_mul(16) }
+    }
+}
+
+/// Looks in the log for the message on which an op relies, and which the session does not know by heart
+/// any more.
+async fn look_back(
+    session: &Session,
+    log: &dyn Log,
+    op: &Op,
+    unknown: MessageId,
+) -> Result<MessageId, Reject> {
+    let Some(message) = session.relies_on(op) else { return Err(Reject::UnknownMessage(unknown)) };
+    let found = log.history(session.id(), message, 1).await.map_err(|error| unavailable(&error))?;
+    match found.first() {
+        Some(row) if row.message == *message => Ok(message.clone()),
+        Some(_) | None => Err(Reject::UnknownMessage(unknown)),
     }
 }
 

@@ -21,14 +21,19 @@ use crate::clock::Clock;
 use crate::feed::RingBounds;
 use crate::gateway::Place;
 use crate::host::Host;
+use crate::memory::Memory;
 use crate::meters::SessionMeters;
 use crate::port::Port;
 
 mod accounts;
+#[cfg(test)]
+mod accounts_tests;
 mod actor;
 mod commit;
 mod executors;
 mod mail;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub(crate) use accounts::Chroniclers;
 pub(crate) use executors::{CallBoard, Executing, Lease};
@@ -53,6 +58,7 @@ pub(crate) struct Environment {
     /// Who keeps accounts of sessions.
     pub(crate) chroniclers: Chroniclers,
     pub(crate) host: Arc<Host>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Clock,
     pub(crate) meters: SessionMeters,
     pub(crate) keys: Arc<Mutex<KeyIndex>>,

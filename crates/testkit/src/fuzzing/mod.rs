@@ -5,6 +5,7 @@
 
 mod acolyte;
 mod aip;
+mod alicia;
 mod connection;
 mod decode;
 mod relay;
@@ -12,6 +13,7 @@ mod session;
 
 pub use acolyte::{acolyte_connection, acolyte_decode};
 pub use aip::{aip_connection, aip_decode};
+pub use alicia::{alicia_connection, alicia_decode};
 pub use connection::connection;
 pub use decode::decode;
 pub use relay::relay;

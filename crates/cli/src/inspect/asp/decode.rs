@@ -14,8 +14,8 @@ use switchboard_asp::{
     ClientMessage, Close, Code, DecodeError, Features, Flags, Frame, FrameReader, ServerMessage, Value,
 };
 
-use super::capture::Item;
-use super::text;
+use crate::inspect::capture::Item;
+use crate::inspect::text;
 
 /// Reads the messages of one connection.
 #[derive(Debug)]

@@ -4,25 +4,13 @@ use std::fmt::Write as _;
 
 use bytes::BytesMut;
 use switchboard_asp::codec::Payload;
-use switchboard_asp::message::{Direction, Enc, EncFlag};
+use switchboard_asp::message::{Enc, EncFlag};
 use switchboard_asp::{Flags, Map, Value};
 
-use super::capture::Item;
 use super::decode::{Body, Header, Problem, Report};
 use crate::console::{Palette, harmless};
-
-/// The line above the frames of a message.
-pub(super) fn heading(index: usize, item: &Item, direction: Option<Direction>) -> String {
-    let mut text = format!("message {}", index + 1);
-    if let Some(label) = &item.label {
-        let _ = write!(text, ": {}", harmless(label));
-    }
-    if let Some(direction) = direction {
-        let _ = write!(text, ", {}", arrow(direction));
-    }
-    let _ = write!(text, ", {} bytes", item.bytes.len());
-    text
-}
+use crate::inspect::capture::Item;
+use crate::inspect::layout::{direction_name, dump, indented, quoted, spaced};
 
 /// The frames of one message, for people.
 pub(super) fn human(
@@ -209,51 +197,6 @@ fn compact(value: &Value) -> String {
 
 fn encoded(map: &Map) -> String {
     compact(&Value::Map(map.clone()))
-}
-
-/// As JSON, and without what would steer the terminal: JSON leaves some of it as it is.
-fn quoted(text: &str) -> String {
-    let quoted = compact(&Value::from(text));
-    let steers = |character: char| character.is_control();
-    quoted
-        .chars()
-        .map(|character| {
-            if steers(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() }
-        })
-        .collect()
-}
-
-/// Sixteen bytes per line, with their characters beside them.
-fn dump(begin: usize, bytes: &[u8]) -> String {
-    let lines = bytes.chunks(16).enumerate().map(|(index, chunk)| {
-        let printable =
-            |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
-        let characters: String = chunk.iter().map(printable).collect();
-        format!("{:06x}  {:<47}  {characters}", begin + index * 16, spaced(chunk))
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("        {line}\n")).collect()
-}
-
-fn spaced(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
-}
-
-fn arrow(direction: Direction) -> &'static str {
-    match direction {
-        Direction::ToServer => "client to server",
-        Direction::ToClient => "server to client",
-    }
-}
-
-fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::ToServer => "to_server",
-        Direction::ToClient => "to_client",
-    }
 }
 
 fn count(number: usize) -> Value {

@@ -1,0 +1,61 @@
+//! Sessions on a log of their own, without a server around them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_agents::Agent;
+use switchboard_core::{AgentId, Chronicler, KeyIndex, SessionLimits};
+use switchboard_store::{SqliteLog, SqliteOptions};
+
+use super::{ActorBounds, Chroniclers, Environment, Sessions};
+use crate::clock::Clock;
+use crate::config::{Config, LimitsConfig};
+use crate::feed::RingBounds;
+use crate::host::{Directory, Host};
+use crate::memory::Memory;
+use crate::meters::SessionMeters;
+use crate::routes::Routes;
+use crate::workspace::Workspaces;
+
+/// Opens the log in a folder, and sessions on it that save their state every few events.
+pub(crate) fn sessions_in(
+    folder: &Path,
+    config: &Config,
+    chroniclers: Vec<Arc<dyn Chronicler>>,
+    agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+) -> (Arc<Sessions>, Arc<SqliteLog>) {
+    let path = folder.join("log.db");
+    let log = Arc::new(SqliteLog::open_with(path, SqliteOptions::default(), chroniclers.clone()).unwrap());
+    let chroniclers = Chroniclers::new(chroniclers);
+    let memory = Arc::new(Memory::new(config).unwrap());
+    let directory = Directory {
+        agents,
+        default: AgentId::from("nobody"),
+        routes: Routes::default(),
+        models: BTreeMap::new(),
+    };
+    let host = Host::new(directory, "node".into(), &LimitsConfig::default(), Workspaces::Any);
+    let sessions = Arc::new(Sessions::new(Environment {
+        log: log.clone(),
+        chroniclers,
+        host: Arc::new(host),
+        memory: memory.clone(),
+        clock: Clock::start(),
+        meters: SessionMeters::new(),
+        keys: Arc::new(Mutex::new(KeyIndex::new(Duration::from_secs(60), 100))),
+        roll: Arc::default(),
+        limits: SessionLimits::default(),
+        bounds: ActorBounds {
+            mailbox: 4096,
+            ring: RingBounds { events: 16, bytes: 1 << 16 },
+            resident: 100,
+            snapshot_every: 7,
+            idle: Duration::from_secs(60),
+        },
+    }));
+    memory.note_in(&sessions);
+    (sessions, log)
+}
