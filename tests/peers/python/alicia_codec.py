@@ -40,9 +40,9 @@ def negatives():
     yield "type 65536", pack({"stanzaId": 1, "conversationId": "", "type": 65536, "body": {}})
     yield "type -1", pack({"stanzaId": 1, "conversationId": "", "type": -1, "body": {}})
     yield "type 1.5", pack({"stanzaId": 1, "conversationId": "", "type": 1.5, "body": {}})
-    yield "body is a list", pack({"stanzaId": 1, "conversationId": "", "type": 40, "body": []})
-    yield "a key that is no text", pack({"stanzaId": 1, "conversationId": "", "type": 40, "body": {}, 7: 1})
-    yield "too deep", pack({"stanzaId": 1, "conversationId": "", "type": 40, "body": {"x": nested(40)}})
+    yield "body is a list", pack({"stanzaId": 1, "conversationId": "", "type": 2, "body": []})
+    yield "a key that is no text", pack({"stanzaId": 1, "conversationId": "", "type": 2, "body": {}, 7: 1})
+    yield "too deep", pack({"stanzaId": 1, "conversationId": "", "type": 2, "body": {"x": nested(40)}})
     yield "reserved byte", b"\xc1"
     yield "an integer", b"\x07"
     yield "a text", pack("hello")
@@ -57,7 +57,8 @@ async def al_008_negative_vectors_are_101_and_the_connection_stays(world):
         error = await peer.error(101)
         equal((error["severity"], error.stanza), (2, 0), f"{name}: {error}")
         await peer.barrier()
-        equal(peer.inbox, [], f"{name}: one answer")
+        # What can be read of it may be refused by its stanza, too.
+        equal([e for e in peer.inbox if e.type != ACK or e["success"]], [], f"{name}: one answer")
         await peer.close()
 
 
@@ -206,6 +207,7 @@ async def al_002_fixed_widths_as_go_writes_them(world):
     await peer.bytes(wide({"body": {"content": "say wide", "id": id, "unknown": [1.5, None]}, "more": {}, "type": 2, "stanzaId": 3, "conversationId": conv, "meta": None}))
     await peer.ack(3)
     equal((await peer.answer(conv, id)).text, "wide", "answer")
+    peer.stanza = 3
     await leave(peer)
 
 
@@ -227,6 +229,7 @@ async def al_003_as_a_browser_writes_it(world):
     await peer.bytes(raw)
     await peer.ack(3)
     equal((await peer.answer(conv, id)).text, "floats", "answer")
+    peer.stanza = 3
     await leave(peer)
 
 
@@ -267,6 +270,7 @@ async def al_007_unknown_keys_are_ignored(world):
     await peer.bytes(pack(value))
     await peer.ack(2)
     equal((await peer.answer(conv, id)).text, "keys", "answer")
+    peer.stanza = 2
     await leave(peer)
 
 
@@ -283,5 +287,5 @@ async def an_array_of_envelopes_is_processed_in_order(world):
     for each_one, id in zip((conv, second), ids):
         equal((await peer.answer(each_one, id)).text, "many", "answer")
     await peer.bytes(pack([peer.envelope(UNSUBSCRIBE, "ac_x", {"conversationId": "ac_x"}) for _ in range(65)]))
-    await peer.error(101)
+    await peer.error((101, 104))
     await leave(peer)

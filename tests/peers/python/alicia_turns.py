@@ -241,16 +241,14 @@ async def al_051_a_new_message_supersedes(world):
     _, answer = await peer.streaming(conv)
     id, stanza = await peer.say(conv, "say second")
     await peer.ack(stanza)
-    turn = await peer.answer(conv, id)
-    # The Memory of the peer has seen to it that the first answer was closed before the second began.
-    starts = [e for e in peer.memory[conv].entries.values() if e.type == START]
-    equal([start["previousId"] for start in starts][-1], id, "the second answer")
+    # The Memory of the peer sees to it that the first answer is closed before the second begins.
+    start = await peer.expect(START, conv, previousId=id)
     ensure(peer.memory[conv].answers[answer]["final"], "the first has no end")
-    text = joined(peer.memory[conv].answers[answer]["pieces"])
-    await peer.next(lambda e: e.type == STATS) if STATS not in turn.types else None
+    await peer.finish(conv, start["id"])
+    await peer.barrier()
     path = await world.messages(peer.who, conv)
-    equal([row["id"] for row in path][1:3], [answer, id], "path")
-    equal(path[1]["contents"].strip(), text.strip(), "what is kept of the first")
+    equal([row["id"] for row in path][1:], [answer, id, start["id"]], "path")
+    equal(path[1]["contents"].strip(), joined(peer.memory[conv].answers[answer]["pieces"]).strip(), "what is kept of the first")
     await leave(peer)
 
 
