@@ -10,8 +10,8 @@ use crate::annals::{Annals, Entry, Notice};
 use crate::codec::Dialect;
 use crate::id::Id;
 use crate::message::{
-    Body, ConnectionInfo, ConnectionStatus, ConversationStatus, Dimensions, Elite, EliteOptions, Preset,
-    ServerInfo,
+    AssistantMessage, Body, ConnectionInfo, ConnectionStatus, ConversationStatus, Dimensions, Elite,
+    EliteOptions, Preset, ServerInfo, UserMessage,
 };
 
 /// A conversation that the client follows.
@@ -79,8 +79,10 @@ impl AliciaConnection {
             return self.pass_on_lite(session, entry);
         }
         let Some(known) = self.followed.get_mut(session) else { return };
-        if let Body::UserMessage(message) = &entry.envelope.body
-            && known.own.remove(&message.id)
+        if let Body::UserMessage(UserMessage { id, .. }) | Body::AssistantMessage(AssistantMessage { id, .. }) =
+            &entry.envelope.body
+            && entry.is_aside()
+            && known.own.remove(id)
         {
             return;
         }

@@ -64,4 +64,3 @@ pub(super) fn direction_name(direction: Direction) -> &'static str {
         Direction::ToClient => "to_client",
     }
 }
-

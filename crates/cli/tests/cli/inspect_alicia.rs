@@ -80,7 +80,8 @@ fn types_stanzas_and_fields_are_named_in_the_order_of_the_wire() {
     let shown = run(&["inspect", &hex("TV-07")]).ok();
     assert!(shown.contains("server to client"), "{shown}");
     assert!(shown.contains("ToolUseRequest (6)  stanza -3  ac_0123456789abcdefghijk"), "{shown}");
-    let keys = ["\"id\"", "\"messageId\"", "\"toolName\"", "\"parameters\"", "\"execution\"", "\"timeoutMs\""];
+    let keys =
+        ["\"id\"", "\"messageId\"", "\"toolName\"", "\"parameters\"", "\"execution\"", "\"timeoutMs\""];
     let places: Vec<_> = keys.iter().map(|key| shown.find(key).unwrap()).collect();
     assert!(places.is_sorted(), "{shown}");
     let failed = run(&["inspect", &hex("TV-09")]).ok();

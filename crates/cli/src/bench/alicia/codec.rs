@@ -15,9 +15,7 @@ use serde_json::json;
 use switchboard_alicia::message::{
     Acknowledgement, AssistantSentence, Execution, ToolUseRequest, UserMessage,
 };
-use switchboard_alicia::{
-    AliciaLimits, Body, Dialect, Envelope, Id, Map, Meta, Side, Value, decode, encode,
-};
+use switchboard_alicia::{AliciaLimits, Body, Dialect, Envelope, Id, Map, Meta, Side, Value, decode, encode};
 use switchboard_core::Pii;
 use tokio::process::Command;
 use tokio::time::Instant;
@@ -32,15 +30,22 @@ pub(super) async fn figures(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         for case in Case::ALL {
             let [ours, bare] = compare(case, way, scale.rounds)?;
             let name = |what: &str| {
-                format!("Alicia codec, {} {} ({} bytes): {what}", way.name(), case.name(), case.packet().len())
+                format!(
+                    "Alicia codec, {} {} ({} bytes): {what}",
+                    way.name(),
+                    case.name(),
+                    case.packet().len()
+                )
             };
-            figures.push(Figure::new(name("time per envelope"), ours, "ns").yardstick("rmp-serde (ns)", bare));
+            figures
+                .push(Figure::new(name("time per envelope"), ours, "ns").yardstick("rmp-serde (ns)", bare));
             figures.push(
                 Figure::new(name("ratio to rmp-serde"), ours / bare, "×")
                     .yardstick("rmp-serde (ns)", bare)
                     .budget(way.budget(), 1.0),
             );
-            let counted = [instructions(case, way, Codec::Ours).await?, instructions(case, way, Codec::Bare).await?];
+            let counted =
+                [instructions(case, way, Codec::Ours).await?, instructions(case, way, Codec::Bare).await?];
             figures.extend(match counted {
                 [Some(ours), Some(bare)] => Some(
                     Figure::new(name("instructions per envelope"), ours, "").yardstick("rmp-serde", bare),
@@ -268,9 +273,7 @@ impl Case {
                 };
                 (-419, request.into())
             }
-            Self::Acknowledgement => {
-                (0, Acknowledgement { acknowledged_stanza_id: 7, success: true }.into())
-            }
+            Self::Acknowledgement => (0, Acknowledgement { acknowledged_stanza_id: 7, success: true }.into()),
         };
         let conversation_id = Some(id("ac_0123456789abcdefghijk")?);
         Ok(Envelope { stanza_id, conversation_id, meta: Meta::new(meta), body })
