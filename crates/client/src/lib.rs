@@ -3,6 +3,7 @@
 //! * [`asp`]: the Agent Socket Protocol.
 //! * [`acolyte`]: Acolyte, over WebSocket and over HTTP.
 //! * [`aip`]: AIP, for devices and for those who have them do tasks.
+//! * [`alicia`]: Alicia, conversations with an assistant.
 //! * [`function`]: agents as HTTP functions behind an ASP relay.
 //! * [`admin`]: the read-only HTTP API for operators.
 //!
@@ -26,8 +27,10 @@
 pub mod acolyte;
 pub mod admin;
 pub mod aip;
+pub mod alicia;
 pub mod asp;
 mod backoff;
+mod clock;
 mod endpoint;
 mod events;
 pub mod function;

@@ -104,3 +104,31 @@ fn model(agent: &AgentConfig) -> Option<Model> {
 
 /// The name of the deterministic planner of AIP's reference, where it is switched on.
 pub(crate) const TEST_PLANNER: &str = "aip-script";
+
+#[cfg(test)]
+mod tests {
+    use switchboard_agents::{EchoConfig, OpenAiConfig};
+
+    use super::*;
+
+    #[test]
+    fn behind_an_agent_is_its_model_or_itself() {
+        let openai = OpenAiConfig {
+            base_url: "https://models.test:8443/v1".into(),
+            model: "large".into(),
+            ..OpenAiConfig::default()
+        };
+        let mut config = Config { agent: "echo".into(), ..Config::default() };
+        config.agents.insert("gpt".into(), AgentConfig::OpenAi(openai));
+        let echo: Arc<dyn Agent> = Arc::new(Echo::new(EchoConfig::default()));
+        let agents = BTreeMap::from([(AgentId::from("echo"), echo)]);
+        let directory = Workshop::complete(&config, agents).unwrap();
+        let model = |agent: &str| {
+            let Model { name, provider } = directory.model(&agent.into());
+            (name, provider)
+        };
+        assert_eq!(model("gpt"), ("large".into(), "models.test".into()));
+        assert_eq!(model("echo"), ("echo".into(), "echo".into()));
+        assert_eq!(model("gone"), ("gone".into(), "none".into()));
+    }
+}

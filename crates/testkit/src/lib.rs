@@ -15,6 +15,7 @@
     reason = "a test kit reports by panicking, and looks at what it needs only"
 )]
 
+mod accounts;
 pub mod fuzzing;
 mod scenario;
 pub mod schema;

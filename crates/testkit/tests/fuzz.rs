@@ -115,3 +115,8 @@ fn alicia_decode() {
 fn alicia_connection() {
     run("alicia_connection", fuzzing::alicia_connection);
 }
+
+#[test]
+fn alicia_annals() {
+    run("alicia_annals", fuzzing::alicia_annals);
+}

@@ -7,11 +7,11 @@ use switchboard_aip::client::{
 use switchboard_core::{Seed, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::clock::Clock;
 use super::error::{Cause, ConnectError};
 use super::event::Event;
 use super::options::{FirstAttempt, Options, OptionsError};
 use super::wire::{Report, Wire};
+use crate::clock::Clock;
 use crate::events::Subscribers;
 use crate::socket::sleep_until;
 

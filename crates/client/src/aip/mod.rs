@@ -25,7 +25,6 @@
 //! # }
 //! ```
 
-mod clock;
 mod constellation;
 mod constellation_actor;
 mod device;

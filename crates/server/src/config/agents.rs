@@ -153,7 +153,7 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "history_tokens",
         Kind::Integer,
-        "openai: how many tokens the earlier messages and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
+        "openai: how many tokens the earlier messages, what is remembered and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
     ),
     ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
     ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),

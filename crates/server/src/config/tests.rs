@@ -181,6 +181,19 @@ fn elites_are_read_and_checked() {
 }
 
 #[test]
+fn the_key_of_the_embedding_model_is_found_and_needed() {
+    let model = ["memory.embeddings.model=m", "memory.embeddings.api_key_env=EMBEDDINGS_KEY"];
+    let config = load("", &[("EMBEDDINGS_KEY", "sk-3")], &model).unwrap();
+    assert_eq!(config.secrets.find("EMBEDDINGS_KEY"), Some("sk-3"));
+    let missing = error("", &[], &model);
+    assert!(
+        missing.contains("memory.embeddings.api_key_env: the environment variable EMBEDDINGS_KEY is not")
+    );
+    let error = error("[memory]\ntop = 0\nsimilarity = 1.5\n", &[], &[]);
+    assert!(error.contains("memory.top: 0 is") && error.contains("memory.similarity: 1.5 is"), "{error}");
+}
+
+#[test]
 fn what_cannot_change_while_the_server_runs_is_told() {
     let old = Config::default();
     let new =

@@ -1,6 +1,7 @@
 //! Alicia: bytes to envelopes and back in both profiles, and anything that can happen to a connection.
 
 use bytes::{Bytes, BytesMut};
+use switchboard_alicia::annals::Annalist;
 use switchboard_alicia::message::ModelInfo;
 use switchboard_alicia::value::{decode_msgpack, encode_msgpack};
 use switchboard_alicia::{
@@ -107,7 +108,7 @@ pub fn alicia_connection(bytes: &[u8]) {
     };
     let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts) };
     let request = OpeningRequest { path: "/api/v1/ws", websocket: true, ..OpeningRequest::default() };
-    Bench::new(&Alicia::new(limits, service), request, likely_frame).run(bytes);
+    Bench::new(&Alicia::new(limits, service), request, likely_frame).with(Annalist).run(bytes);
 }
 
 /// A frame that makes sense, most of the time. The stanza grows with what is left of the input, so that
@@ -154,7 +155,7 @@ fn likely_body(choices: &mut Choices<'_>, conversation: &str, message: &str) -> 
         10 => (12, own.with("lastSequenceSeen", -i64::from(choices.below(8)))),
         11 => {
             let features = ["streaming", "tool_use", "tool:run", "reasoning_steps"].map(Value::from);
-            (12, own.with("features", features.to_vec()))
+            (12, own.with("features", Value::Array(features.to_vec())))
         }
         12 => (15, own.with("id", "aucc_1").with("messageId", message).with("content", "hm")),
         13 => {
@@ -164,7 +165,7 @@ fn likely_body(choices: &mut Choices<'_>, conversation: &str, message: &str) -> 
                 .with("role", choices.pick(&["user", "assistant", "system"]).unwrap_or("user"))
                 .with("contents", "offline")
                 .with("createdAt", "2026-01-01T00:00:00Z");
-            (17, Map::new().with("messages", vec![Value::Map(one)]))
+            (17, Map::new().with("messages", Value::Array(vec![Value::Map(one)])))
         }
         14 => {
             let vote = choices.pick(&["up", "down", "critical", "remove"]).unwrap_or("up");

@@ -10,13 +10,14 @@ use switchboard_asp::codec::encode_frame;
 use switchboard_asp::{Asp, Flags, Opcode};
 use switchboard_core::model::{Batch, CallKind, CallRequest, Executor, TurnEnd};
 use switchboard_core::{
-    Actor, CallId, Callsign, CloseReason, Committed, Connection, Enrolment, Event, Frame, Input, Invitation,
-    Op, OpeningRequest, Output, Position, Principal, Protocol, RefusedEnrolment, Reject, Reply, RequestId,
-    Role, Roll, Row, Seed, Session, SessionId, SessionLimits, Signal, Timestamp, TurnId, TurnRow, TurnState,
-    TurnStatus, Upgrade,
+    Actor, CallId, Callsign, Chronicler, CloseReason, Committed, Connection, Enrolment, Event, Frame, Input,
+    Invitation, Lookup, MessageId, Op, OpeningRequest, Output, Position, Principal, Protocol,
+    RefusedEnrolment, Reject, Reply, RequestId, Role, Roll, Row, Seed, Session, SessionId, SessionLimits,
+    SessionView, Signal, Timestamp, TurnId, TurnRow, TurnState, TurnStatus, Upgrade, Within,
 };
 
 use super::Choices;
+use crate::accounts::Accounts;
 use crate::simulation::{asp_limits, weight};
 use crate::world::opening;
 
@@ -37,7 +38,9 @@ pub(super) struct Bench {
     principal: Principal,
     now: Timestamp,
     wake: Option<Timestamp>,
-    sessions: BTreeMap<SessionId, (Session, Vec<Arc<Committed>>)>,
+    sessions: BTreeMap<SessionId, Kept>,
+    /// Those who keep accounts of sessions.
+    chroniclers: Vec<Arc<dyn Chronicler>>,
     followed: BTreeMap<SessionId, usize>,
     answers: VecDeque<(RequestId, Answer)>,
     roll: Roll<Place>,
@@ -57,6 +60,13 @@ enum Place {
     Here,
     /// Somebody who never says a word.
     Elsewhere,
+}
+
+/// A session, its log, and the accounts that are kept of it.
+struct Kept {
+    session: Session,
+    log: Vec<Arc<Committed>>,
+    accounts: Accounts,
 }
 
 enum Answer {
@@ -98,6 +108,7 @@ impl Bench {
             now,
             wake: None,
             sessions: BTreeMap::new(),
+            chroniclers: Vec::new(),
             followed: BTreeMap::new(),
             answers: VecDeque::new(),
             roll,
@@ -107,6 +118,12 @@ impl Bench {
             closed: false,
             calls: 0,
         }
+    }
+
+    /// The same where somebody keeps accounts of sessions.
+    pub(super) fn with(mut self, chronicler: impl Chronicler + 'static) -> Self {
+        self.chroniclers.push(Arc::new(chronicler));
+        self
     }
 
     /// Lets everything happen that the bytes say, and then the end.
@@ -120,6 +137,11 @@ impl Bench {
         self.feed(Input::Closed(CloseReason::TransportLost));
         assert!(self.closed, "a connection whose transport is gone closes");
         assert!(weight(&self.connection) < 4 << 20, "a connection stays small");
+        for (id, kept) in &self.sessions {
+            let again = Accounts::of(&self.chroniclers, id, &kept.log);
+            assert_eq!(again.states(), kept.accounts.states(), "an account follows from the log");
+            assert_eq!(again.rows(), kept.accounts.rows(), "and so does every row");
+        }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
@@ -186,8 +208,9 @@ impl Bench {
                 Output::Attach(request, session, from) => {
                     self.answers.push_back((request, Answer::Attached(session, from)));
                 }
-                Output::Look(request, _) => {
-                    self.answers.push_back((request, Answer::Op(Ok(Reply::Rows(Vec::new())))))
+                Output::Look(request, lookup) => {
+                    let answer = self.look(&lookup);
+                    self.answers.push_back((request, Answer::Op(answer)));
                 }
                 Output::Hear(request, _) => {
                     let reason = "nobody listens".to_owned();
@@ -234,9 +257,25 @@ impl Bench {
     }
 
     fn commit(&mut self, id: &SessionId, actor: &Actor, op: &Op) -> Result<Reply, Reject> {
-        let fresh = || (Session::new(id.clone(), SessionLimits::default()), Vec::new());
-        let (session, log) = self.sessions.entry(id.clone()).or_insert_with(fresh);
-        let decision = session.decide(actor, op, self.now)?;
+        let fresh = || Kept {
+            session: Session::new(id.clone(), SessionLimits::default()),
+            log: Vec::new(),
+            accounts: Accounts::default(),
+        };
+        if let Op::Chronicle { chronicle } = op
+            && !self.chroniclers.iter().any(|known| known.name() == &**chronicle)
+        {
+            return Err(Reject::Invalid("nobody keeps such an account".into()));
+        }
+        let Kept { session, log, accounts } = self.sessions.entry(id.clone()).or_insert_with(fresh);
+        let decision = match session.decide(actor, op, self.now) {
+            Err(Reject::UnknownMessage(unknown)) => {
+                let told = session.relies_on(op).filter(|message| is_told(log, message));
+                let vouched = told.cloned().ok_or(Reject::UnknownMessage(unknown))?;
+                session.decide_knowing(actor, op, self.now, &[vouched])?
+            }
+            decision => decision?,
+        };
         for event in decision.events {
             let mut position = session.head().next();
             if let Event::SessionOpened { epoch, .. } = &event {
@@ -244,6 +283,7 @@ impl Bench {
             }
             let committed = Committed { position, at: self.now, event };
             session.apply(&committed);
+            accounts.take(&self.chroniclers, id, log, &committed);
             if let Some(device) = committed.event.device()
                 && self.roll.invite(device, id, committed.position) == Invitation::Deliver(Place::Here)
             {
@@ -254,6 +294,24 @@ impl Bench {
             log.push(Arc::new(committed));
         }
         Ok(decision.reply)
+    }
+
+    /// Looks something up in the sessions that the caller takes part in.
+    fn look(&self, lookup: &Lookup) -> Result<Reply, Reject> {
+        if self.full {
+            return Err(Reject::Unavailable { reason: "full".into() });
+        }
+        let actor = self.actor();
+        let seen = |kept: &&Kept| kept.session.role_of_actor(&actor).is_some();
+        let kept: Vec<&Kept> = match &lookup.within {
+            Within::Session(session) => {
+                let kept = self.sessions.get(session).filter(seen);
+                vec![kept.ok_or(Reject::NotFound)?]
+            }
+            Within::Own => self.sessions.values().filter(seen).collect(),
+        };
+        let found = kept.into_iter().flat_map(|kept| kept.accounts.look(lookup));
+        Ok(Reply::Rows(found.take(lookup.limit).collect()))
     }
 
     fn actor(&self) -> Actor {
@@ -313,7 +371,7 @@ impl Bench {
     }
 
     fn find(&self, id: &SessionId, turn: &TurnId) -> Option<TurnRow> {
-        let (_, log) = self.sessions.get(id)?;
+        let Kept { log, .. } = self.sessions.get(id)?;
         let mut state = Session::new(id.clone(), SessionLimits::default());
         let mut found = None;
         for committed in log {
@@ -338,14 +396,14 @@ impl Bench {
             Answer::Attached(session, from) => {
                 let actor = self.actor();
                 let known = self.sessions.get(&session);
-                let Some((state, log)) = known.filter(|(state, _)| state.role_of_actor(&actor).is_some())
-                else {
+                let known = known.filter(|kept| kept.session.role_of_actor(&actor).is_some());
+                let Some(Kept { session: state, log, accounts }) = known else {
                     return self.feed(Input::Rejected(request, Reject::NotFound));
                 };
                 let head = log.len();
                 let place = from.map_or(head, |from| usize::try_from(from.seq).unwrap_or(head));
                 assert!(place <= head, "nobody asks for what is not there");
-                let view = Box::new(state.view());
+                let view = Box::new(SessionView { chronicles: accounts.states(), ..state.view() });
                 self.followed.insert(session, place);
                 self.feed(Input::Done(request, Reply::Attached(view)));
             }
@@ -363,7 +421,7 @@ impl Bench {
                     return;
                 }
                 let Some(place) = self.followed.get_mut(&session) else { break };
-                let next = self.sessions.get(&session).and_then(|(_, log)| log.get(*place).cloned());
+                let next = self.sessions.get(&session).and_then(|kept| kept.log.get(*place).cloned());
                 let Some(committed) = next else { break };
                 *place += 1;
                 self.feed(Input::Committed(&session, &committed));
@@ -376,7 +434,7 @@ impl Bench {
         let turns = self
             .sessions
             .iter()
-            .flat_map(|(id, (session, _))| session.turns().map(move |turn| (id.clone(), turn.clone())));
+            .flat_map(|(id, kept)| kept.session.turns().map(move |turn| (id.clone(), turn.clone())));
         let turns: Vec<_> = turns.collect();
         let place = usize::from(choices.byte()) % turns.len().max(1);
         let Some((session, state)) = turns.into_iter().nth(place) else { return };
@@ -387,8 +445,13 @@ impl Bench {
             (TurnStatus::Ready, _) => Op::Claim { turn, relayed: false },
             (_, 0) => Op::Finish { turn, fence, end: TurnEnd::complete() },
             (_, 1) => Op::Request { turn, fence, calls: self.requests(device, choices) },
+            (_, 2) => {
+                let text = "Why?\n\nSo. ".repeat(usize::from(choices.below(8)));
+                Op::Emit { turn, fence, output: switchboard_core::model::Output::Reasoning(text) }
+            }
             _ => {
-                let text = "word ".repeat(usize::from(choices.byte()) * 4 + 1);
+                let text = choices.pick(&["word ", "One. Two! ", "a\n\nb"]).unwrap_or("word ");
+                let text = text.repeat(usize::from(choices.byte()) * 4 + 1);
                 Op::Emit { turn, fence, output: switchboard_core::model::Output::Text(text) }
             }
         };
@@ -418,6 +481,12 @@ impl Bench {
         });
         calls.collect()
     }
+}
+
+/// Whether the log tells of a message, which a session need not know by heart.
+fn is_told(log: &[Arc<Committed>], wanted: &MessageId) -> bool {
+    log.iter()
+        .any(|committed| matches!(&committed.event, Event::MessageAdded { message } if message.id == *wanted))
 }
 
 /// A frame that makes sense, most of the time.

@@ -6,6 +6,7 @@
 mod acolyte;
 mod aip;
 mod alicia;
+mod alicia_annals;
 mod connection;
 mod decode;
 mod relay;
@@ -14,6 +15,7 @@ mod session;
 pub use acolyte::{acolyte_connection, acolyte_decode};
 pub use aip::{aip_connection, aip_decode};
 pub use alicia::{alicia_connection, alicia_decode};
+pub use alicia_annals::alicia_annals;
 pub use connection::connection;
 pub use decode::decode;
 pub use relay::relay;

@@ -1,0 +1,234 @@
+//! What is served over HTTP: lists, histories and branches.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, Response, Url};
+use serde_json::{Map, Value, json};
+use switchboard_alicia::Id;
+
+use super::error::{Cause, ConnectError, LibraryError, SAID_IN};
+use super::options::Options;
+use super::rows::{ConversationRow, MemoryRow, MessageRow, Page, SyncCounts};
+use crate::http::{self, chain};
+use crate::refused;
+use crate::socket::seconds_as_ms;
+
+/// Conversations and messages as they are stored. Cheap to clone; needs no connection.
+#[derive(Clone)]
+pub struct Library {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<String>,
+}
+
+impl Library {
+    /// Talks to the same server as a client with these options.
+    ///
+    /// # Errors
+    /// The options contradict themselves or each other.
+    pub fn new(options: &Options) -> Result<Self, ConnectError> {
+        let endpoint = options.endpoint()?;
+        let builder = http::client(endpoint.secure, &options.trust).map_err(super::OptionsError::from)?;
+        let builder = builder.connect_timeout(options.dial_timeout).timeout(ANSWER);
+        let http = builder.build().map_err(|error| Cause::Unreachable(chain(&error)))?;
+        let base = options.http("/api/v1")?;
+        let base = Url::parse(&base).map_err(|_| super::OptionsError::Url(base))?;
+        Ok(Self { http, base, token: options.token.clone() })
+    }
+
+    /// Conversations of this user, the most recently used first; `after` is [`Page::next`].
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn conversations(&self, after: Option<&str>) -> Result<Page<ConversationRow>, LibraryError> {
+        self.page(&["conversations"], "conversations", after, &[]).await
+    }
+
+    /// One conversation.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn conversation(&self, conversation: &Id) -> Result<ConversationRow, LibraryError> {
+        let path = ["conversations", conversation.as_str()];
+        self.read(Method::GET, &path, &[], None).await
+    }
+
+    /// Makes a conversation.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn create(&self, title: Option<&str>) -> Result<ConversationRow, LibraryError> {
+        self.read(Method::POST, &["conversations"], &[], Some(json!({ "title": title }))).await
+    }
+
+    /// Gives a conversation another title.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn rename(&self, conversation: &Id, title: &str) -> Result<ConversationRow, LibraryError> {
+        self.change(conversation, json!({ "title": title })).await
+    }
+
+    /// Changes title, status or preferences of a conversation.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn change(&self, conversation: &Id, changes: Value) -> Result<ConversationRow, LibraryError> {
+        let path = ["conversations", conversation.as_str()];
+        self.read(Method::PATCH, &path, &[], Some(changes)).await
+    }
+
+    /// Deletes a conversation.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn delete(&self, conversation: &Id) -> Result<(), LibraryError> {
+        let path = ["conversations", conversation.as_str()];
+        self.ask(Method::DELETE, &path, &[], None).await.map(drop)
+    }
+
+    /// The messages of a conversation's active path, oldest first; `after` is [`Page::next`].
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn messages(
+        &self,
+        conversation: &Id,
+        after: Option<&str>,
+    ) -> Result<Page<MessageRow>, LibraryError> {
+        let path = ["conversations", conversation.as_str(), "messages"];
+        self.page(&path, "messages", after, &[]).await
+    }
+
+    /// All messages of a conversation, those of other branches, too.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn tree(
+        &self,
+        conversation: &Id,
+        after: Option<&str>,
+    ) -> Result<Page<MessageRow>, LibraryError> {
+        let path = ["conversations", conversation.as_str(), "messages"];
+        self.page(&path, "messages", after, &[("all", "true")]).await
+    }
+
+    /// The messages that share a parent with this one, itself among them.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn siblings(&self, message: &Id) -> Result<Vec<MessageRow>, LibraryError> {
+        let path = ["messages", message.as_str(), "siblings"];
+        Ok(self.page(&path, "siblings", None, &[]).await?.items)
+    }
+
+    /// Makes the path to this message the active one.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn switch_branch(&self, conversation: &Id, tip: &Id) -> Result<(), LibraryError> {
+        let path = ["conversations", conversation.as_str(), "switch-branch"];
+        let body = json!({ "tip_message_id": tip.as_str() });
+        self.ask(Method::POST, &path, &[], Some(body)).await.map(drop)
+    }
+
+    /// What became of messages that were written offline.
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn sync_counts(&self, conversation: &Id) -> Result<SyncCounts, LibraryError> {
+        let path = ["conversations", conversation.as_str(), "sync", "status"];
+        self.read(Method::GET, &path, &[], None).await
+    }
+
+    /// What is remembered for this user; `after` is [`Page::next`].
+    ///
+    /// # Errors
+    /// See [`LibraryError`].
+    pub async fn memories(&self, after: Option<&str>) -> Result<Page<MemoryRow>, LibraryError> {
+        self.page(&["memories"], "memories", after, &[]).await
+    }
+
+    async fn page<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &[&str],
+        key: &str,
+        after: Option<&str>,
+        parameters: &[(&str, &str)],
+    ) -> Result<Page<T>, LibraryError> {
+        let mut parameters = parameters.to_vec();
+        parameters.extend(after.map(|after| ("after", after)));
+        let mut page: Map<String, Value> = self.read(Method::GET, path, &parameters, None).await?;
+        let next = match page.remove("next") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(next)) => Some(next),
+            Some(next) => Some(next.to_string()),
+        };
+        let items = page.remove(key).unwrap_or_default();
+        Ok(Page { items: serde_json::from_value(items).map_err(unusable)?, next })
+    }
+
+    async fn read<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Result<T, LibraryError> {
+        let response = self.ask(method, path, parameters, body).await?;
+        let body = response.bytes().await.map_err(unreachable)?;
+        serde_json::from_slice(&body).map_err(unusable)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Result<Response, LibraryError> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(path);
+        }
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
+        let mut request = self.http.request(method, url);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(seconds_as_ms).map(Duration::from_millis);
+        let body = response.bytes().await.unwrap_or_default();
+        let text = refused::said(&body, SAID_IN);
+        Err(Cause::Refused { status: status.as_u16(), text, retry_after }.into())
+    }
+}
+
+/// Does not show the token.
+impl fmt::Debug for Library {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Library").field("base", &self.base.as_str()).finish_non_exhaustive()
+    }
+}
+
+fn unreachable(error: reqwest::Error) -> LibraryError {
+    Cause::Unreachable(chain(&error)).into()
+}
+
+fn unusable(error: serde_json::Error) -> LibraryError {
+    LibraryError::Unusable(error.to_string())
+}
+
+const ANSWER: Duration = Duration::from_secs(60);
