@@ -134,7 +134,8 @@ impl Conversation {
     pub(super) fn number(&mut self, luggage: &Luggage) -> i64 {
         match luggage.number {
             Some(number) if luggage.sibling => number,
-            Some(number) if number > self.highest => {
+            // One that leaps too far would leave no numbers for those behind it.
+            Some(number) if number > self.highest && number <= self.highest.saturating_add(LEAP) => {
                 self.highest = number;
                 number
             }
@@ -249,6 +250,8 @@ impl Conversation {
 
 /// Where the server takes no more turns (§2.3).
 const LAST_STANZA: i32 = -2_147_483_647;
+/// How far the number of a message may lie above the others.
+const LEAP: i64 = 1_000_000;
 /// Messages that are known by heart.
 const RECENT: usize = 256;
 /// Largest preferences, as JSON.

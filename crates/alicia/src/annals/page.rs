@@ -92,6 +92,9 @@ pub struct Settled {
     pub streamed: bool,
     /// All of its text.
     pub contents: Pii<String>,
+    /// Whether it is stored as complete, although perhaps cut short; otherwise it failed, or was stopped before
+    /// there was any of it.
+    pub complete: bool,
     /// What went wrong.
     pub failure: Option<Code>,
     /// When.

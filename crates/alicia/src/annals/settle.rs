@@ -72,7 +72,7 @@ impl Answer {
             Ending::Stopped(_) => {}
             Ending::Failed(code, message) => self.report(*code, message, book, desk),
         }
-        self.tell_settled(contents, failure, desk);
+        self.tell_settled(contents, complete, failure, desk);
     }
 
     /// Opens what was not to be streamed, and cuts what there is of it.
@@ -124,13 +124,14 @@ impl Answer {
         book.stanza(code.report(id, message).about(about), self.trace().as_ref(), desk);
     }
 
-    fn tell_settled(&self, contents: String, failure: Option<Code>, desk: &mut Desk) {
+    fn tell_settled(&self, contents: String, complete: bool, failure: Option<Code>, desk: &mut Desk) {
         let settled = Settled {
             turn: self.turn.clone(),
             answer: self.id.clone(),
             question: self.question.clone(),
             streamed: self.opened,
             contents: Pii(contents),
+            complete,
             failure,
             at: desk.at,
         };

@@ -111,6 +111,8 @@ fn messages_written_offline_keep_what_they_bring_along() {
         (superset.local_id.as_deref(), superset.server_id.as_deref()),
         (Some("local_2"), Some("am_2"))
     );
+    world.ask(import("am_3", Voice::User, "far away", &local("local_3", i64::MAX)));
+    assert_eq!(number(world.rows.message("am_3"), "sequence_number"), 9);
     world.record(&Deed::Conflicted { message: "am_1".into() });
     assert_eq!(text(world.rows.message("am_1"), "sync_status"), "conflict");
 }
