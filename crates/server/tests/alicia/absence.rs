@@ -181,7 +181,7 @@ async fn al_036_an_answer_cut_before_its_first_word_is_ended_as_well() {
 
 #[tokio::test]
 async fn al_036_an_answer_is_ended_for_a_server_that_leaves_in_order_too() {
-    let settings = ["drain.turns_ms=500"];
+    let settings = ["drain.timeout_ms=500"];
     let mut stage = Stage::stored(&settings).await;
     let (mut device, conversation) = stage.begin().await;
     device.say("am_1", "go").await;

@@ -59,7 +59,7 @@ async fn al_051_a_new_message_from_another_device_ends_the_answer_as_well() {
 
 #[tokio::test]
 async fn al_052_a_failure_behind_the_start_ends_the_answer_and_names_it() {
-    for (kind, code) in [(FailureKind::Execution, 501), (FailureKind::ModelUnavailable, 502)] {
+    for (kind, code) in [(FailureKind::Internal, 501), (FailureKind::ModelUnavailable, 502)] {
         let mut stage = Stage::stored(&[]).await;
         let (mut device, conversation) = stage.begin().await;
         device.say("am_1", "go").await;

@@ -9,6 +9,7 @@
 )]
 
 mod absence;
+mod control;
 mod device;
 mod endings;
 mod handshake;
@@ -20,3 +21,4 @@ mod stanzas;
 mod support;
 mod tools;
 mod turns;
+mod vary;

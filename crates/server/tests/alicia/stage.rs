@@ -126,6 +126,11 @@ impl Stage {
         answer
     }
 
+    /// The same at the beginning of another conversation.
+    pub(crate) async fn turn_elsewhere(&mut self, device: &mut Device) -> String {
+        self.turn(device, -1, "am_elsewhere", "Elsewhere.").await
+    }
+
     /// What the database says, seen by another reader; bytes are in hexadecimal.
     pub(crate) fn rows(&self, sql: &str, of: &str) -> Vec<Value> {
         let path = self.data.path().join("switchboard.db");
