@@ -11,7 +11,9 @@
 mod absence;
 mod control;
 mod device;
+mod elites;
 mod endings;
+mod feedback;
 mod handshake;
 mod pack;
 mod puppet;
