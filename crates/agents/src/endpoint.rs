@@ -42,11 +42,11 @@ pub(crate) struct Patience {
     pub(crate) max_backoff_ms: u64,
 }
 
-/// Why there is no answer. Says nothing of the request, nor what the endpoint said, which may quote it.
+/// Why there is no answer. No message says anything of the request, nor what the endpoint said, which may quote it.
 pub(crate) enum Unanswered {
     /// The endpoint cannot be reached, is overloaded, or fails: later it may work.
     Unavailable(String),
-    /// The endpoint does not take such a request; `param` is what it dislikes about it, in its own words.
+    /// The endpoint does not take such a request. `param` is what it says that is about: to compare, not to show.
     Refused { message: String, param: Option<String> },
     /// The answer is longer than an answer may be.
     TooLong,

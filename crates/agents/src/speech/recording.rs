@@ -12,8 +12,8 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// The audio in a form that models know. Samples without a container get one; of one that is cut off nothing
-    /// is kept.
+    /// The audio in a form that models know. Samples without a container get one; a last sample that is cut off
+    /// is left out.
     pub(super) fn new(format: &str, audio: &'a [u8]) -> Result<Self, RecogniserError> {
         let Some(length) = u32::try_from(audio.len()).ok().filter(|length| *length <= MAX_AUDIO_BYTES) else {
             return Err(RecogniserError::Format("it is too long"));

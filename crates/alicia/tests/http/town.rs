@@ -65,7 +65,10 @@ impl Town {
             log: MemoryLog::with_chroniclers(vec![Arc::new(Annalist)]),
             sessions: BTreeMap::new(),
             unwritten: BTreeMap::new(),
-            protocol: Alicia::new(AliciaLimits::default(), Service { elites, facts: Arc::new(facts) }),
+            protocol: Alicia::new(
+                AliciaLimits::default(),
+                Service { elites, facts: Arc::new(facts), hears: false },
+            ),
             now: Timestamp::from_millis(1_767_225_600_000),
             seed: 0,
             meanwhile: None,

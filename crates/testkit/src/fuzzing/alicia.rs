@@ -108,7 +108,7 @@ pub fn alicia_connection(bytes: &[u8]) {
         model: ModelInfo { name: "model".into(), provider: "nobody".into() },
         servers: Vec::new(),
     };
-    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts) };
+    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts), hears: false };
     let request = OpeningRequest { path: "/api/v1/ws", websocket: true, ..OpeningRequest::default() };
     Bench::new(&Alicia::new(limits, service), request, likely_frame).with(Annalist).run(bytes);
 }
