@@ -280,6 +280,13 @@ impl Device {
         self.conversation.clone()
     }
 
+    /// The same while other things come from `busy`.
+    pub(crate) async fn create_between(&mut self, busy: &str) -> String {
+        self.configure("", 0, &["streaming"]).await;
+        let got = self.until(|envelope| envelope.kind == OPTIONS).await;
+        got.into_iter().find(|envelope| envelope.conversation != busy).expect("a conversation").conversation
+    }
+
     pub(crate) async fn create(&mut self) -> String {
         self.create_with(&["streaming"]).await
     }

@@ -11,6 +11,7 @@
 mod absence;
 mod control;
 mod device;
+mod devices;
 mod elites;
 mod endings;
 mod feedback;
@@ -21,6 +22,8 @@ mod stage;
 mod stanzas;
 #[path = "../support/mod.rs"]
 mod support;
+mod subscribe;
+mod sync;
 mod tools;
 mod turns;
 mod vary;
