@@ -263,6 +263,14 @@ impl Device {
         assert_eq!(answer.conversation, "ac_of_nobody");
     }
 
+    /// Whatever has come by now that was not read.
+    pub(crate) async fn until_quiet(&mut self) -> Vec<Envelope> {
+        self.send_to("ac_of_nobody", UNSUBSCRIBE, json!({})).await;
+        let mut got = self.until(|envelope| envelope.kind == UNSUBSCRIBED).await;
+        got.pop();
+        got
+    }
+
     /// A handshake for a conversation, without reading the answer.
     pub(crate) async fn configure(&mut self, conversation: &str, last: i64, features: &[&str]) -> i64 {
         let body = json!({ "lastSequenceSeen": last, "device": "web", "features": features });

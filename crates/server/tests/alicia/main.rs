@@ -16,12 +16,15 @@ mod elites;
 mod endings;
 mod feedback;
 mod handshake;
+mod limits;
+mod lite;
 mod pack;
 mod puppet;
 mod stage;
 mod stanzas;
 #[path = "../support/mod.rs"]
 mod support;
+mod strangers;
 mod subscribe;
 mod sync;
 mod tools;
