@@ -246,6 +246,7 @@ impl Exchange {
             history: None,
             workspace: None,
             serial: true,
+            once: true,
             deadline: self.now.after(Duration::from_secs(self.limits.generation_s.into())),
             key: None,
             meta: Value::Null,
