@@ -42,6 +42,8 @@ impl Answer {
         };
         clip(&mut name, MOST_NAME);
         let here = call.executor == Executor::Agent;
+        // The agent runs it itself if the client does not.
+        let either = call.options.get("either").and_then(Json::as_bool).unwrap_or_default();
         let time = millis(call.deadline).saturating_sub(millis(desk.at));
         let time = if here { time } else { time.saturating_sub(GRACE_MS) };
         let tool = ToolUse {
@@ -66,7 +68,11 @@ impl Answer {
             message_id: self.id().clone(),
             tool_name: tool.name.clone(),
             parameters: parameters(&args),
-            execution: if here { Execution::Server } else { Execution::Client },
+            execution: match (here, either) {
+                (true, _) => Execution::Server,
+                (false, true) => Execution::Either,
+                (false, false) => Execution::Client,
+            },
             timeout_ms: Some(tool.timeout_ms),
         };
         self.calls.insert(call.id.clone(), tool);

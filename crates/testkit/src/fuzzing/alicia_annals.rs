@@ -143,7 +143,7 @@ fn tell(pieces: &[&str]) -> Told {
 /// Length of long texts, in bytes.
 const LONG: usize = 20_000;
 /// Pieces in which a text is said, besides the last.
-const PIECES: usize = 64;
+const PIECES: usize = 16;
 /// Longest sentence, in bytes.
 const MOST: usize = 8_192;
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
