@@ -299,6 +299,8 @@ export class Peer {
 
   /** 6.2, step by step. */
   async handshake(conv = "", seen = undefined, features = STREAMING) {
+    // What was refused has left its mark here.
+    this.asked.length = 0;
     this.configure(conv, seen, features);
     const configuration = await this.next(({ type }) => type === T.CONFIGURATION || type === T.ERROR);
     equal(configuration.type, T.CONFIGURATION, `answer ${show(configuration)} to ${show(this.sent)}`);

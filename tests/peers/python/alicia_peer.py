@@ -17,6 +17,7 @@ import alicia_control
 import alicia_http
 import alicia_lite
 import alicia_marks
+import alicia_races
 import alicia_resume
 import alicia_socket
 import alicia_sync
@@ -25,7 +26,7 @@ from alicia_wire import PATIENCE
 from alicia_world import World
 from checks import run_beside, summary, wanted
 
-MODULES = (alicia_turns, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite)
+MODULES = (alicia_turns, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite, alicia_races)
 
 
 async def main(base, hasty):

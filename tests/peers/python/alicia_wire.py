@@ -444,6 +444,8 @@ class Peer:
 
     async def handshake(self, conv="", seen=None, **more):
         """6.2, step by step."""
+        # What was refused has left its mark here.
+        self.asked.clear()
         await self.configure(conv, seen, **more)
         configuration = await self.next(lambda e: e.type in (CONFIGURATION, ERROR))
         equal(configuration.type, CONFIGURATION, f"answer {configuration} to {self.sent!r:.300}")
