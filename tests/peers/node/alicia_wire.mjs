@@ -364,6 +364,11 @@ export class Peer {
     return this.next((e) => e.conv === conv && e.type === T.SENTENCE && e.body.previousId === answer && e.final);
   }
 
+  /** An answer has come to its end, now or earlier. */
+  async ended(conv, answer) {
+    if (!this.known(conv).answers.get(answer)?.final) await this.finish(conv, answer);
+  }
+
   cut() {
     this.socket.terminate();
   }

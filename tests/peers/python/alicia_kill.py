@@ -106,8 +106,7 @@ async def al_034_an_answer_of_a_story_goes_on(world):
     answer = left.known["answer"]
     # Nothing that was sent before the kill is different now: the Memory compares bytes.
     peer, handshake = await left.back(world, -1)
-    if not peer.memory[left.conv].answers[answer]["final"]:
-        await peer.finish(left.conv, answer)
+    await peer.ended(left.conv, answer)
     expected = " ".join(f"This is sentence {number}." for number in range(1, 121))
     equal(joined(peer.memory[left.conv].answers[answer]["pieces"]).strip(), expected, "the whole text, once")
     peer.inbox.clear()

@@ -62,10 +62,10 @@ async def handshakes_in_a_row_while_an_answer_streams(world):
             head = min(peer.memory[conv].entries)
             await other.configure(conv, -random.randint(1, -head))
         await asyncio.sleep(0.1)
-        await peer.expect(SENTENCE, conv)
-    await peer.finish(conv, answer)
+        await peer.barrier()
+    await peer.ended(conv, answer)
     for other in others:
-        await other.finish(conv, answer)
+        await other.ended(conv, answer)
         await other.barrier()
         entries = other.memory[conv].entries
         equal(bytes_of(entries.values()), bytes_of(peer.memory[conv].entries[stanza] for stanza in entries), "the same bytes")

@@ -16,7 +16,8 @@ def written(local, contents="offline", number=1, role="user", **more):
 
 async def sync(peer, conv, *messages):
     await peer.send(SYNC, conv, {"messages": list(messages)})
-    answer = await peer.next(lambda e: e.type in (SYNCED, ERROR))
+    # Each message is a transaction of its own, and there may be 500.
+    answer = await peer.next(lambda e: e.type in (SYNCED, ERROR), 2 * PATIENCE)
     equal(answer.type, SYNCED, f"answer {answer} to {peer.sent!r:.400}")
     results = answer["syncedMessages"]
     equal([one["localId"] for one in results], [message["localId"] for message in messages], "AL-099: one result each, in order")

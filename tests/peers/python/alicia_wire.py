@@ -505,9 +505,14 @@ class Peer:
         return id, start["id"]
 
     async def finish(self, conv, answer):
-        """The final sentence of an answer; what else came is taken away, too."""
-        found = await self.next(lambda e: e.conv == conv and e.type == SENTENCE and e["previousId"] == answer and e.final)
-        return found
+        """The final sentence of an answer, which is still to come."""
+        return await self.next(lambda e: e.conv == conv and e.type == SENTENCE and e["previousId"] == answer and e.final)
+
+    async def ended(self, conv, answer):
+        """An answer has come to its end, now or earlier."""
+        known = self.memory.setdefault(conv, Memory())
+        if not known.answers.get(answer, {}).get("final"):
+            await self.finish(conv, answer)
 
     async def cut(self):
         """The transport breaks, without a word."""
