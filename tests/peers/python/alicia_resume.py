@@ -199,10 +199,11 @@ async def one_connection_may_shake_hands_for_several_conversations(world):
 async def al_109_another_device_is_told_and_the_sender_is_not(world):
     peer, other, conv = await world.pair()
     turn = await peer.turn(conv, "say one")
+    sent = peer.sent["body"]["timestamp"]
     equal(turn.of(USER), [], "AL-110: the sender does not get it back")
     first = await other.upcoming(conv)
     equal((first.type, first.stanza, first["id"], first["content"]), (USER, 0, turn.user, "say one"), "announcement")
-    equal((first["role"], first["sequenceNumber"], first.get("previousId")), ("user", 1, None), "superset")
+    equal((first["role"], first["sequenceNumber"], first.get("previousId"), first["timestamp"]), ("user", 1, None, sent), "superset")
     seen = await other.answer(conv)
     equal(bytes_of(e for e in seen.entries if e.stanza), bytes_of(e for e in turn.entries if e.stanza), "AL-096: the same log")
     back = await other.turn(conv, "say two")

@@ -429,6 +429,7 @@ async def al_065_a_client_tool_that_takes_too_long(world):
     id, request = await asked(peer, conv, "client clock within 3000")
     ensure(request["timeoutMs"] <= 3000, "timeoutMs", request)
     outcome = await peer.expect(RESULT, conv, requestId=request["id"], success=False, errorCode="timeout")
+    ensure(outcome.at - request.at >= request["timeoutMs"] / 1000, "the client did not get the time that it was promised")
     equal(outcome["id"], request["id"] + "_result", "id")
     turn = await peer.answer(conv, id)
     ensure("It ended as timed_out" in turn.text, "the turn goes on", turn.text)

@@ -179,6 +179,8 @@ BODIES = {
     SUBSCRIBED: fields(("conversationId", string(0, 128)), ("success", boolean), ("error?", word("conversation_id_required", "invalid_request", "not_found", "inactive", "too_many_subscriptions", "internal")), ("missedMessages?", whole(0))),
     UNSUBSCRIBED: fields(("conversationId", string(0, 128)), ("success", boolean)),
 }
+# By code (11.2).
+SEVERITIES = {101: (2,), 102: (1,), 103: (1,), 104: (2,), 105: (2,), 201: (2,), 202: (2,), 203: (2,), 301: (2,), 304: (2,), 501: (2, 3), 502: (1, 2), 503: (2,), 504: (1,), 505: (1,)}
 ENVELOPE = fields(("stanzaId", whole(most=0)), ("conversationId", string(0, 128)), ("type", whole(1, 65535)), ("meta?", mapping), ("body", mapping))
 
 
@@ -212,6 +214,8 @@ class Envelope:
             equal(self.body["role"], "user" if self.type == USER else "assistant", "role")
         if self.type == SENTENCE:
             ensure(self.body["text"] or self.final, "an empty sentence that is not final")
+        if self.type == ERROR:
+            ensure(self.body["severity"] in SEVERITIES[self.body["code"]], "severity of", self.body["code"])
         if self.type == SUBSCRIBED:
             equal("error" in self.body, not self.body["success"], "presence of error")
         if self.type == SYNCED:
@@ -383,8 +387,8 @@ class Peer:
         return found
 
     async def refused(self, stanza, code, origin=None):
-        """An error, and then an acknowledgement without success."""
-        error = await self.error(code, True, origin)
+        """An error that names what was sent last, and then an acknowledgement without success."""
+        error = await self.error(code, True, origin or self.sent["body"].get("id") or str(stanza))
         ack = await self.ack(stanza, False)
         ensure(error.at <= ack.at, "the acknowledgement came first")
         return error
