@@ -88,6 +88,7 @@ impl Conversation {
         }
         self.head -= 1;
         self.asides = 0;
+        desk.moved = true;
         let meta = trace.map_or_else(Meta::default, |trace| Meta::default().with_trace(trace));
         let envelope = Envelope {
             stanza_id: self.head,
@@ -102,6 +103,12 @@ impl Conversation {
     pub(super) fn aside(&mut self, body: impl Into<Body>, desk: &mut Desk) {
         self.asides = self.asides.saturating_add(1);
         self.enter(Envelope::new(Some(self.id.clone()), body), desk);
+    }
+
+    /// The conversation goes on from this message.
+    pub(super) fn go_on_from(&mut self, tip: Id, desk: &mut Desk) {
+        desk.moved = true;
+        self.tip = Some(tip);
     }
 
     pub(super) fn is_exhausted(&self) -> bool {

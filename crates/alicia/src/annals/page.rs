@@ -105,13 +105,15 @@ pub struct Settled {
 pub(super) struct Desk {
     pub(super) page: Page,
     pub(super) at: Timestamp,
+    /// Whether the tip or the server log of the conversation has moved on.
+    pub(super) moved: bool,
     /// Whether somebody wants to know what changes in the tables.
     recording: bool,
 }
 
 impl Desk {
     pub(super) fn new(at: Timestamp, recording: bool) -> Self {
-        Self { page: Page::default(), at, recording }
+        Self { page: Page::default(), at, moved: false, recording }
     }
 
     /// A row is there from now on.

@@ -18,7 +18,7 @@ impl Answer {
     /// Somebody stopped it.
     pub(super) fn stop(&mut self, reason: Option<&str>, book: &mut Conversation, desk: &mut Desk) {
         self.settle(&Ending::Stopped(reason), book, desk);
-        self.move_tip(book);
+        self.move_tip(book, desk);
     }
 
     /// Its turn has ended.
@@ -30,13 +30,13 @@ impl Answer {
             TurnOutcome::Expired => Ending::Failed(Code::Unavailable, "the answer took too long"),
         };
         self.settle(&ending, book, desk);
-        self.move_tip(book);
+        self.move_tip(book, desk);
     }
 
     /// Whoever follows it already goes on from there.
-    fn move_tip(&self, book: &mut Conversation) {
+    fn move_tip(&self, book: &mut Conversation, desk: &mut Desk) {
         if self.counts && !self.followed {
-            book.tip = Some(self.id.clone());
+            book.go_on_from(self.id.clone(), desk);
         }
     }
 

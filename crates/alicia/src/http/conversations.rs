@@ -19,7 +19,7 @@ use super::request::{object, text};
 impl Exchange {
     /// What this deployment offers besides; no room is.
     pub(super) fn config(&mut self) {
-        let config = json!({ "livekit_url": null, "tts_enabled": false, "asr_enabled": false, "tts": null });
+        let config = json!({ "livekit_url": null, "tts_enabled": false, "asr_enabled": self.service.hears, "tts": null });
         self.answer(200, &config);
     }
 

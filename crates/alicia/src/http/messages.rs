@@ -15,6 +15,7 @@ use crate::id::{Id, Prefix};
 use crate::limits::size;
 use crate::message::ConversationStatus;
 use crate::rows::{self, StoredMessage};
+use crate::sync::after;
 
 use super::Problem;
 use super::exchange::Exchange;
@@ -86,18 +87,31 @@ impl Exchange {
         });
     }
 
+    /// A page of messages; what would make it too large comes with the next one.
     fn show_messages(&mut self, messages: &[StoredMessage], more: bool) {
-        let messages: Vec<Value> = messages.iter().map(render::message).collect();
+        let mut room = MOST_PAGE;
+        let fits = messages.iter().take_while(|message| {
+            let left = room.checked_sub(message.contents.len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        });
+        let mut fits = fits.count().max(1);
+        // Siblings share a number, by which pages are told apart: they stay together.
+        let number = |index: usize| messages.get(index).map(|message| message.number);
+        while fits > 1 && number(fits).is_some() && number(fits) == number(fits - 1) {
+            fits -= 1;
+        }
+        let more = more || fits < messages.len();
+        let messages: Vec<Value> = messages.iter().take(fits).map(render::message).collect();
         self.answer(200, &json!({ "messages": messages, "has_more": more }));
     }
 
     /// Messages that follow the same one, the message itself among them.
     pub(super) fn list_siblings(&mut self) -> Result<(), Problem> {
-        let none = || Problem::not_found("no such message");
-        let id = self.request.named().ok_or_else(none)?;
+        let id = self.request.named().ok_or_else(Problem::no_message)?;
         self.look(rows::by_id(&tables::MESSAGES, Within::Own, &id), move |exchange, rows| {
             let Some(message) = rows.first().and_then(StoredMessage::read) else {
-                return exchange.refuse(&none());
+                return exchange.refuse(&Problem::no_message());
             };
             let parent = message.previous.as_ref().map(Id::as_str);
             let lookup = Lookup {
@@ -126,8 +140,17 @@ impl Exchange {
         let tip = id(&object(body)?, "tip_message_id")?;
         let tip = tip.ok_or_else(|| Problem::malformed("tip_message_id is missing"))?;
         self.with_conversation(move |exchange, session, _| {
-            let ops = VecDeque::from([Op::MoveTip { tip: MessageId::new(tip.as_str()) }]);
-            exchange.submit_all(session.clone(), ops, move |exchange| exchange.show(200, &session));
+            let within = Within::Session(session.clone());
+            exchange.look(rows::by_id(&tables::MESSAGES, within, &tip), move |exchange, rows| {
+                let Some(stored) = rows.first().and_then(StoredMessage::read) else {
+                    return exchange.refuse(&Problem::no_message());
+                };
+                if after(&stored) != Parent::Message(MessageId::new(stored.id.as_str())) {
+                    return exchange.refuse(&Problem::conflict("nothing came of this answer"));
+                }
+                let ops = VecDeque::from([Op::MoveTip { tip: MessageId::new(tip.as_str()) }]);
+                exchange.submit_all(session.clone(), ops, move |exchange| exchange.show(200, &session));
+            });
         })
     }
 
@@ -146,19 +169,27 @@ impl Exchange {
         }
         let previous = id(&body, "previous_id")?;
         self.with_conversation(move |exchange, session, conversation| {
-            let post = Post { session, contents, local_id, previous };
-            if let Err(problem) = exchange.check_post(post, &conversation) {
-                exchange.refuse(&problem);
-            }
+            let Some(previous) = previous else {
+                let post = Post { session, contents, local_id, parent: Parent::Tip };
+                return exchange.check_post(post, &conversation);
+            };
+            let within = Within::Session(session.clone());
+            exchange.look(rows::by_id(&tables::MESSAGES, within, &previous), move |exchange, rows| {
+                let Some(stored) = rows.first().and_then(StoredMessage::read) else {
+                    return exchange.refuse(&Problem::no_message());
+                };
+                let post = Post { session, contents, local_id, parent: after(&stored) };
+                exchange.check_post(post, &conversation);
+            });
         })
     }
 
-    fn check_post(&mut self, post: Post, conversation: &StoredConversation) -> Result<(), Problem> {
+    fn check_post(&mut self, post: Post, conversation: &StoredConversation) {
         if conversation.status != ConversationStatus::Active {
-            return Err(Problem::inactive());
+            return self.refuse(&Problem::inactive());
         }
         if conversation.head <= LAST_STANZA {
-            return Err(Problem::conflict("the conversation is full, start a new one"));
+            return self.refuse(&Problem::conflict("the conversation is full, start a new one"));
         }
         let offer = |id: &String| self.service.elites.iter().find(|offer| offer.elite.id.as_str() == id);
         let agent = conversation.elite.as_ref().and_then(offer).and_then(|offer| offer.agent.clone());
@@ -173,7 +204,6 @@ impl Exchange {
             }
             None => self.start_turn(post, agent),
         }
-        Ok(())
     }
 
     /// A message that is known is not answered once more.
@@ -196,7 +226,7 @@ impl Exchange {
         };
         let name = |id: &Id| MessageId::new(id.as_str());
         let answer = Id::fresh(Prefix::Message, &self.seed, 2);
-        let parent = post.previous.as_ref().map_or(Parent::Tip, |previous| Parent::Message(name(previous)));
+        let parent = post.parent.clone();
         let luggage = Luggage { local_id: post.local_id.clone(), ..Luggage::default() };
         let names = Names { input: Some(name(&input)), answer: Some(name(&answer)), again: false };
         let turn = NewTurn {
@@ -216,6 +246,7 @@ impl Exchange {
             history: None,
             workspace: None,
             serial: true,
+            once: true,
             deadline: self.now.after(Duration::from_secs(self.limits.generation_s.into())),
             key: None,
             meta: Value::Null,
@@ -242,7 +273,7 @@ struct Post {
     session: SessionId,
     contents: String,
     local_id: Option<String>,
-    previous: Option<Id>,
+    parent: Parent,
 }
 
 /// A way back from the tip.
@@ -255,6 +286,8 @@ struct Walk {
     more: bool,
 }
 
+/// Bytes of text in one page.
+const MOST_PAGE: usize = 4 << 20;
 /// Longest id that a client may give a message, in bytes.
 const MOST_LOCAL_ID: usize = 255;
 /// Where the server takes no more turns (§2.3).

@@ -38,6 +38,10 @@ impl Problem {
         Self::not_found("no such conversation")
     }
 
+    pub(super) fn no_message() -> Self {
+        Self::not_found("no such message")
+    }
+
     pub(super) fn inactive() -> Self {
         Self::new(409, "inactive", "the conversation is archived")
     }
@@ -57,7 +61,7 @@ impl From<Reject> for Problem {
         match reject {
             Reject::NotFound => Self::no_conversation(),
             Reject::Forbidden => Self::new(403, "forbidden", "not permitted"),
-            Reject::UnknownMessage(_) => Self::not_found("no such message in this conversation"),
+            Reject::UnknownMessage(_) => Self::no_message(),
             Reject::UnknownAgent(_) => Self::not_found("no agent serves this conversation"),
             Reject::Inactive => Self::inactive(),
             Reject::DuplicateMessage(_) | Reject::DuplicateTurn(_) | Reject::KeyConflict => {

@@ -169,7 +169,9 @@ fn lite_error(error: &ErrorMessage) -> LiteError {
 /// The authoritative text of what was streamed, then that the generation is over.
 fn settled_bodies(settled: &Settled) -> Vec<LiteBody> {
     let Settled { answer, question, streamed, contents, complete, failure, at, .. } = settled;
-    let text = (*complete && *streamed).then(|| LiteAssistantMessage {
+    // One that does not fit into an envelope has been told in sentences.
+    let told = *complete && *streamed && contents.0.len() <= MOST_CONTENT;
+    let text = told.then(|| LiteAssistantMessage {
         id: answer.clone(),
         previous_id: Some(question.clone()),
         content: contents.clone(),
@@ -191,5 +193,7 @@ fn millis(at: Timestamp) -> i64 {
     i64::try_from(at.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Longest text of a message, in bytes, so that its envelope stays below 1 MiB.
+const MOST_CONTENT: usize = 1_000_000;
 /// Whoever sent a trace wants it kept.
 const SAMPLED: u8 = 1;

@@ -130,6 +130,43 @@ fn branches_are_listed_and_switched() {
 }
 
 #[test]
+fn an_answer_of_which_nothing_came_is_not_gone_on_from() {
+    let mut town = Town::new();
+    let id = town.conversation();
+    let path = format!("/api/v1/conversations/{id}");
+    let question = say(&mut town, &id, &json!({"contents": "q1"}));
+    let failed = town.fail(&id);
+    let all = town.get(&format!("{path}/messages?all=true")).json();
+    assert_eq!(all["messages"][1]["completion_status"], json!("failed"));
+    let switched = town.post(&format!("{path}/switch-branch"), &json!({"tip_message_id": failed}));
+    assert_eq!(switched.status, 409);
+    let next = say(&mut town, &id, &json!({"contents": "q2", "previous_id": failed}));
+    assert_eq!(next["previous_id"], question["id"]);
+}
+
+#[test]
+fn large_pages_are_cut() {
+    let mut town = Town::new();
+    let id = town.conversation();
+    let session = SessionId::new(id.as_str());
+    for number in 0..40 {
+        let import = Import {
+            id: format!("am_{number}").as_str().into(),
+            parent: Parent::Tip,
+            voice: Voice::User,
+            text: "x".repeat(200 << 10),
+            meta: Value::Null,
+        };
+        town.submit("ann", &session, &Op::Import(Box::new(import))).unwrap();
+    }
+    let path = format!("/api/v1/conversations/{id}/messages");
+    let page = town.get(&path).json();
+    assert_eq!((page["messages"].as_array().unwrap().len(), &page["has_more"]), (20, &json!(true)));
+    let page = town.get(&format!("{path}?after=20")).json();
+    assert_eq!((&page["messages"][0]["id"], &page["has_more"]), (&json!("am_20"), &json!(false)));
+}
+
+#[test]
 fn long_histories_come_in_pages() {
     let mut town = Town::new();
     let id = town.conversation();

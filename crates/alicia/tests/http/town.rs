@@ -12,7 +12,7 @@ use switchboard_alicia::annals::{Annalist, Annals};
 use switchboard_alicia::deed;
 use switchboard_alicia::message::{Dimensions, Elite, ModelInfo};
 use switchboard_alicia::{Alicia, AliciaLimits, Facts, Id, Offer, Service};
-use switchboard_core::model::{Actor, TurnEnd};
+use switchboard_core::model::{Actor, FailureKind, TurnEnd};
 use switchboard_core::{
     Committed, Connection, Event, Frame, Head, Input, Lookup, Method, Op, Opening, OpeningRequest, Output,
     Position, Principal, Protocol, Reject, Reply, Row, Seed, Session, SessionId, SessionLimits, Timestamp,
@@ -65,7 +65,10 @@ impl Town {
             log: MemoryLog::with_chroniclers(vec![Arc::new(Annalist)]),
             sessions: BTreeMap::new(),
             unwritten: BTreeMap::new(),
-            protocol: Alicia::new(AliciaLimits::default(), Service { elites, facts: Arc::new(facts) }),
+            protocol: Alicia::new(
+                AliciaLimits::default(),
+                Service { elites, facts: Arc::new(facts), hears: false },
+            ),
             now: Timestamp::from_millis(1_767_225_600_000),
             seed: 0,
             meanwhile: None,
@@ -251,8 +254,17 @@ impl Town {
         turn.agent.to_string()
     }
 
+    /// Lets the turn that is under way fail before there is any answer.
+    pub(crate) fn fail(&mut self, conversation: &str) -> String {
+        self.work(conversation, None, TurnEnd::failed(FailureKind::Execution, "broken"))
+    }
+
     /// Answers the turn that is under way.
     pub(crate) fn answer(&mut self, conversation: &str, text: &str) -> String {
+        self.work(conversation, Some(text), TurnEnd::complete())
+    }
+
+    fn work(&mut self, conversation: &str, text: Option<&str>, end: TurnEnd) -> String {
         let session = SessionId::new(conversation);
         let live = self.annals(&session).live_answers().find(|(_, answer)| !answer.is_settled());
         let (turn, answer): (TurnId, String) =
@@ -260,9 +272,11 @@ impl Town {
         let worker = Actor::worker(WorkerId::from("worker"));
         let mut op = |op| self.submit_as(&worker, &session, &op).unwrap();
         op(Op::Claim { turn: turn.clone(), relayed: false });
-        let output = switchboard_core::model::Output::Text(text.to_owned());
-        op(Op::Emit { turn: turn.clone(), fence: 1, output });
-        op(Op::Finish { turn, fence: 1, end: TurnEnd::complete() });
+        if let Some(text) = text {
+            let output = switchboard_core::model::Output::Text(text.to_owned());
+            op(Op::Emit { turn: turn.clone(), fence: 1, output });
+        }
+        op(Op::Finish { turn, fence: 1, end });
         answer
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_alicia::Id;
-use switchboard_core::{Seed, Timestamp};
+use switchboard_core::{Pii, Seed, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::http::Uri;
@@ -180,7 +180,7 @@ impl Actor {
 
     fn incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Binary(message) => self.input(Input::Message(message)),
+            Incoming::Binary(message) => self.input(Input::Message(Pii(message))),
             // There are no envelopes in text.
             Incoming::Text(_) | Incoming::Alive => self.input(Input::Alive),
             Incoming::Closed(code) => {
@@ -222,7 +222,7 @@ impl Actor {
                 }
                 Output::Send(message) => {
                     if let Some(socket) = &mut self.socket {
-                        socket.send_binary(message);
+                        socket.send_binary(message.0);
                     }
                 }
                 Output::Ping => {

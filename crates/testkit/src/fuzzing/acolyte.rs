@@ -1,5 +1,7 @@
 //! Acolyte: bytes to messages and back, and anything that can happen to a connection.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use switchboard_acolyte::codec::{
     Heard, StreamReader, Streamed, decode_client, decode_request, decode_server, encode_client, encode_done,
@@ -60,7 +62,7 @@ pub fn acolyte_connection(bytes: &[u8]) {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
     let messages = [
         r#"{"id":"rpc_ID","type":"chat.start","payload":{"request":{"message":"hi","history":[],"model":"m"}}}"#,
         r#"{"id":"rpc_ID","type":"chat.start","payload":{"request":{"message":"hi","history":[],"model":"m","sessionId":"sess_s"}}}"#,

@@ -1,5 +1,7 @@
 //! AIP: bytes to messages and back, and anything that can happen to a connection.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use switchboard_aip::codec::{decode_client, decode_server, encode_client, encode_server};
 use switchboard_aip::{Aip, AipLimits, Service};
@@ -41,7 +43,7 @@ pub fn aip_connection(bytes: &[u8]) {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
     let messages = [
         r#"{"type":"register","status":"ok","client_id":"dNAME","metadata":{"system_info":{"cpu_count":8},"task_announce":true}}"#,
         r#"{"type":"register","status":"ok","client_id":"dNAME"}"#,

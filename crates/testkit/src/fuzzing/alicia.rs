@@ -1,5 +1,7 @@
 //! Alicia: bytes to envelopes and back in both profiles, and anything that can happen to a connection.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 use switchboard_alicia::annals::Annalist;
 use switchboard_alicia::message::ModelInfo;
@@ -19,7 +21,7 @@ use super::connection::Bench;
 /// # Panics
 /// Something is broken.
 pub fn alicia_decode(bytes: &[u8]) {
-    let limits = AliciaLimits { client_tool_requests: bytes.len().is_multiple_of(2), ..Default::default() };
+    let limits = AliciaLimits::default();
     if let Ok(value) = decode_msgpack(bytes) {
         assert!(count(&value) <= bytes.len(), "every value costs a byte");
         let canonical = packed(&value);
@@ -97,7 +99,6 @@ pub fn alicia_connection(bytes: &[u8]) {
     let limits = AliciaLimits {
         subscriptions: 2,
         work_queue: 3,
-        outbound: 64,
         envelopes_per_10_s: 1000,
         envelopes_burst: 1000,
         ..AliciaLimits::default()
@@ -106,14 +107,14 @@ pub fn alicia_connection(bytes: &[u8]) {
         model: ModelInfo { name: "model".into(), provider: "nobody".into() },
         servers: Vec::new(),
     };
-    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts) };
+    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts), hears: false };
     let request = OpeningRequest { path: "/api/v1/ws", websocket: true, ..OpeningRequest::default() };
     Bench::new(&Alicia::new(limits, service), request, likely_frame).with(Annalist).run(bytes);
 }
 
 /// A frame that makes sense, most of the time. The stanza grows with what is left of the input, so that
 /// most frames of one run are in order.
-fn likely_frame(choices: &mut Choices<'_>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, said: &VecDeque<Bytes>) -> Frame {
     let stanza = i64::from(u16::MAX) - i64::try_from(choices.rest.len()).unwrap_or_default();
     // The seed is always the same, and so are the first ids that a connection makes.
     let made = |counter| Id::fresh(Prefix::Conversation, &Seed::new([7; 32]), counter).to_string();
@@ -124,7 +125,7 @@ fn likely_frame(choices: &mut Choices<'_>) -> Frame {
         _ => made(1),
     };
     let message = format!("am_{}", choices.below(4));
-    let (kind, body) = likely_body(choices, &conversation, &message);
+    let (kind, body) = likely_body(choices, &conversation, &message, said);
     let lite = choices.below(16) == 0;
     let mut map = Map::new();
     if !lite {
@@ -136,10 +137,23 @@ fn likely_frame(choices: &mut Choices<'_>) -> Frame {
     Frame::Binary(packed(&Value::Map(map)).freeze())
 }
 
+/// The use of a tool that a message asks for.
+fn tool_use(message: &Bytes) -> Option<String> {
+    let Ok(Value::Map(envelope)) = decode_msgpack(message) else { return None };
+    let body = envelope.get("body").and_then(Value::as_map)?;
+    (envelope.get_int("type") == Some(6)).then(|| body.get_str("id").map(str::to_owned)).flatten()
+}
+
 /// A type that a client sends, and a body for it.
-fn likely_body(choices: &mut Choices<'_>, conversation: &str, message: &str) -> (i64, Map) {
+fn likely_body(
+    choices: &mut Choices<'_>,
+    conversation: &str,
+    message: &str,
+    said: &VecDeque<Bytes>,
+) -> (i64, Map) {
     let own = Map::new().with("conversationId", conversation);
-    let tool = format!("c{}", choices.below(4));
+    let asked = (choices.below(4) > 0).then(|| said.iter().rev().find_map(tool_use)).flatten();
+    let tool = asked.unwrap_or_else(|| "atu_none".to_owned());
     match choices.below(20) {
         0..4 => (2, own.with("id", message).with("content", "hello")),
         4 => (2, own.with("id", message).with("previousId", "am_0").with("content", "branch")),

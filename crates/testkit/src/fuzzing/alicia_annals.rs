@@ -97,6 +97,7 @@ fn tell(pieces: &[&str]) -> Told {
         history: None,
         workspace: None,
         serial: false,
+        once: false,
         deadline: NOW.after(Duration::from_secs(60)),
         key: None,
         meta: Value::Null,
@@ -143,7 +144,7 @@ fn tell(pieces: &[&str]) -> Told {
 /// Length of long texts, in bytes.
 const LONG: usize = 20_000;
 /// Pieces in which a text is said, besides the last.
-const PIECES: usize = 64;
+const PIECES: usize = 16;
 /// Longest sentence, in bytes.
 const MOST: usize = 8_192;
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);

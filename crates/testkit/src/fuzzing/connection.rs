@@ -30,11 +30,15 @@ pub fn connection(bytes: &[u8]) {
     Bench::new(&Asp::new(asp_limits()), OpeningRequest::default(), likely_frame).run(bytes);
 }
 
+/// Makes a frame that makes sense, most of the time, knowing what was said last.
+pub(super) type Likely = fn(&mut Choices<'_>, &VecDeque<Bytes>) -> Frame;
+
 /// A connection and what a server would keep for it.
 pub(super) struct Bench {
     connection: Box<dyn Connection>,
-    /// Makes a frame that makes sense, most of the time.
-    likely: fn(&mut Choices<'_>) -> Frame,
+    likely: Likely,
+    /// The last messages that were sent in binary, oldest first.
+    said: VecDeque<Bytes>,
     principal: Principal,
     now: Timestamp,
     wake: Option<Timestamp>,
@@ -75,11 +79,7 @@ enum Answer {
 }
 
 impl Bench {
-    pub(super) fn new(
-        protocol: &dyn Protocol,
-        request: OpeningRequest,
-        likely: fn(&mut Choices<'_>) -> Frame,
-    ) -> Self {
+    pub(super) fn new(protocol: &dyn Protocol, request: OpeningRequest, likely: Likely) -> Self {
         let principal = Principal::new("ann");
         let now = Timestamp::from_secs(1_000_000);
         let upgrade = Upgrade {
@@ -104,6 +104,7 @@ impl Bench {
         Self {
             connection,
             likely,
+            said: VecDeque::new(),
             principal,
             now,
             wake: None,
@@ -147,7 +148,7 @@ impl Bench {
     fn step(&mut self, choices: &mut Choices<'_>) {
         match choices.below(16) {
             0..3 => {
-                let frame = (self.likely)(choices);
+                let frame = (self.likely)(choices, &self.said);
                 self.feed(Input::Frame(frame));
             }
             3 => {
@@ -198,7 +199,12 @@ impl Bench {
                 Output::Send(frame) => {
                     assert!(!self.closed, "nothing is sent after the end");
                     bytes += match frame {
-                        Frame::Binary(message) => message.len(),
+                        Frame::Binary(message) => {
+                            let length = message.len();
+                            self.said.push_back(message);
+                            self.said.drain(..self.said.len().saturating_sub(SAID));
+                            length
+                        }
                         Frame::Text(message) => message.len(),
                         Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) => 0,
                     };
@@ -450,8 +456,9 @@ impl Bench {
                 Op::Emit { turn, fence, output: switchboard_core::model::Output::Reasoning(text) }
             }
             _ => {
-                let text = choices.pick(&["word ", "One. Two! ", "a\n\nb"]).unwrap_or("word ");
-                let text = text.repeat(usize::from(choices.byte()) * 4 + 1);
+                let pieces = [("word ", 32), ("One. Two! ", 1), ("a\n\nb", 1)];
+                let (text, times) = choices.pick(&pieces).unwrap_or(("word ", 32));
+                let text = text.repeat(usize::from(choices.byte()) / 8 * times + 1);
                 Op::Emit { turn, fence, output: switchboard_core::model::Output::Text(text) }
             }
         };
@@ -490,7 +497,7 @@ fn is_told(log: &[Arc<Committed>], wanted: &MessageId) -> bool {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
     let payloads: [(Opcode, &[u8]); 16] = [
         (Opcode::Invoke, b"hello"),
         (Opcode::Hello, STANDARD),
@@ -522,3 +529,5 @@ fn likely_frame(choices: &mut Choices<'_>) -> Frame {
 
 const STANDARD: &[u8] = br#"{"op":"hello","ver":[1],"features":["flags","events","frag","credit","push","client_tools","resume","ping","reauth"],"limits":{"window":2000},"tools":[{"name":"t","input_schema":{}}]}"#;
 const RESUME: &[u8] = br#"{"op":"hello","ver":[1],"features":["flags","events","resume"],"resume":{"cid":"x","token":"y","next":{"1":3}}}"#;
+/// Messages that are remembered.
+const SAID: usize = 16;

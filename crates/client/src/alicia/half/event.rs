@@ -17,7 +17,7 @@ pub enum Input {
     /// There is no connection; this is when to try again.
     Failed(Retry),
     /// A binary message.
-    Message(Bytes),
+    Message(Pii<Bytes>),
     /// A ping or pong: a sign of life.
     Alive,
     /// The transport is gone, with the code of its close frame if there was one.
@@ -43,7 +43,7 @@ pub enum Output {
     /// Connect; answered by [`Input::Opened`] or [`Input::Failed`].
     Dial,
     /// Send one binary message.
-    Send(Bytes),
+    Send(Pii<Bytes>),
     /// Send a ping.
     Ping,
     /// Close the transport with this code and forget it.

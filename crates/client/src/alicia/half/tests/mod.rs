@@ -9,7 +9,6 @@ use switchboard_alicia::message::{
 use switchboard_alicia::{
     AliciaLimits, Body, Code, Decoded, Dialect, Envelope, Id, Map, Side, decode, encode,
 };
-use switchboard_core::{Pii, Seed, Timestamp};
 
 use super::*;
 
@@ -98,7 +97,7 @@ impl Lab {
 
     fn hear_in(&mut self, conversation: Option<&str>, stanza: i32, body: impl Into<Body>) {
         let envelope = Envelope::new(conversation.map(id), body).numbered(stanza);
-        self.input(Input::Message(encode(&envelope)));
+        self.input(Input::Message(Pii(encode(&envelope))));
     }
 
     /// A command was given.
@@ -110,7 +109,7 @@ impl Lab {
                 Output::Close(code) => self.closed = Some(code),
                 Output::Event(event) => self.events.push_back(event),
                 Output::Send(packet) => {
-                    let decoded = decode(&packet, Side::Client, Dialect::Full, &AliciaLimits::default());
+                    let decoded = decode(&packet.0, Side::Client, Dialect::Full, &AliciaLimits::default());
                     for one in decoded {
                         let Ok(Decoded::Full { envelope, .. }) = one else { panic!("{one:?}") };
                         self.sent.push_back(*envelope);
