@@ -10,6 +10,7 @@ mod device;
 mod devices;
 mod inspect;
 mod inspect_alicia;
+mod rebuild;
 mod scripted;
 mod serve;
 mod sessions;
