@@ -24,7 +24,7 @@ use crate::bench::figures::Scale;
 use crate::bench::report::{Figure, percentile};
 
 /// Time per envelope, of each kind and both ways; and instructions, where the machine counts them.
-pub(super) async fn figures(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+pub(in crate::bench) async fn figures(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for way in Way::ALL {
         for case in Case::ALL {

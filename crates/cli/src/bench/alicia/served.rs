@@ -15,7 +15,7 @@ use crate::bench::report::{Figure, percentile};
 use crate::bench::servers::{Load, Process};
 
 /// A thousand conversations on a hundred sockets, each hearing two sentences in a second.
-pub(super) async fn streaming(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+pub(in crate::bench) async fn sentences(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let (sockets, count) = if scale.rounds > 10 { (100, 20) } else { (10, 6) };
     let load = Load::paced(count, 64, Duration::from_millis(500));
     let mut bare = stream(&Process::bare().await?.address, sockets, load).await?;
@@ -74,7 +74,7 @@ async fn stream(address: &str, sockets: u32, load: Load) -> anyhow::Result<Vec<f
 }
 
 /// A client that comes back for 500 envelopes.
-pub(super) async fn resume(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+pub(in crate::bench) async fn resume(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let process = Process::server(SETTINGS).await?;
     let mut client = Client::connect(&process.address).await?;
     let (conversation, _) = client.configure(None, None).await?;
@@ -102,7 +102,7 @@ pub(super) async fn resume(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Opening a conversation must not take longer because it is longer.
-pub(super) async fn opening(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+pub(in crate::bench) async fn opening(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let process = Process::server(&[SETTINGS, &["limits.session_idle_ms=1"]].concat()).await?;
     let few = fill(&process.address, SHORT).await?;
     let many = fill(&process.address, scale.long).await?;
@@ -176,9 +176,13 @@ async fn fill(address: &str, messages: u32) -> anyhow::Result<Id> {
     Ok(conversation)
 }
 
-/// Answers come in sentences, and no limit is in the way.
-const SETTINGS: &[&str] =
-    &["agent=sentences", "alicia.limits.envelopes_per_10_s=1000000", "alicia.limits.envelopes_burst=1000000"];
+/// Answers come in sentences, from the agent that takes the place of this one, and no limit is in the way.
+const SETTINGS: &[&str] = &[
+    "agents.sentences.kind=echo",
+    "agent=sentences",
+    "alicia.limits.envelopes_per_10_s=1000000",
+    "alicia.limits.envelopes_burst=1000000",
+];
 /// Conversations of one socket.
 const EACH: u32 = 10;
 /// Time for everybody to have begun.
