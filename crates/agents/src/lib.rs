@@ -12,13 +12,15 @@
 //!   agent the tools of the device that a turn is for.
 //!
 //! [`McpServers`] finds tools elsewhere: it runs and connects to servers of the Model Context Protocol.
-//! [`WithTools`] gives them to any agent. [`memory`] tells what of all that is remembered matters to a question.
+//! [`WithTools`] gives them to any agent. [`memory`] tells what of all that is remembered matters to a question,
+//! and [`speech`] turns what somebody says into words.
 
 mod agent;
 mod chunk;
 mod command;
 mod device;
 mod echo;
+mod endpoint;
 mod function;
 mod http;
 mod mcp;
@@ -26,6 +28,7 @@ pub mod memory;
 mod names;
 mod openai;
 mod script;
+pub mod speech;
 mod toolbox;
 mod turn;
 

@@ -2,14 +2,14 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use switchboard_core::Pii;
 
 use crate::error::{DecodeError, Fault, FieldError, Origin};
 use crate::id::{Id, is_user_id};
 use crate::limits::{AliciaLimits, RELIABLE_PACKET, size};
 use crate::lite::{LiteBody, LiteEnvelope, LiteTrace, LiteType};
-use crate::message::{Body, Envelope, Execution, MessageType, Meta, Reason, Side, Transports};
+use crate::message::{Body, Envelope, MessageType, Meta, Reason, Side, Transports};
 use crate::value::{Map, Value, decode_msgpack, encode_map, encoded_size};
 
 /// What is agreed on a connection about the form of its envelopes.
@@ -71,7 +71,7 @@ pub fn decode(
     dialect: Dialect,
     limits: &AliciaLimits,
 ) -> Vec<Result<Decoded, DecodeError>> {
-    let mut reader = Reader { from, dialect, limits };
+    let mut reader = Reader { from, dialect, limits, packet: packet.len() };
     match reader.open(packet) {
         Ok(values) => values.into_iter().map(|value| reader.envelope(value)).collect(),
         Err(fault) => vec![Err(DecodeError { fault, origin: Box::default() })],
@@ -80,24 +80,27 @@ pub fn decode(
 
 /// The canonical form of an envelope.
 pub fn encode(envelope: &Envelope) -> Bytes {
-    encode_whole(&envelope.to_map())
+    let mut out = Vec::with_capacity(USUAL_SIZE);
+    envelope.encode(&mut out);
+    out.into()
 }
 
 /// The canonical form of an envelope of the lite profile.
 pub fn encode_lite(envelope: &LiteEnvelope) -> Bytes {
-    encode_whole(&envelope.to_map())
+    let mut out = Vec::with_capacity(USUAL_SIZE);
+    encode_map(&envelope.to_map(), &mut out);
+    out.into()
 }
 
-fn encode_whole(map: &Map) -> Bytes {
-    let mut out = BytesMut::new();
-    encode_map(map, &mut out);
-    out.freeze()
-}
+/// Most envelopes are smaller.
+const USUAL_SIZE: usize = 512;
 
 struct Reader<'a> {
     from: Side,
     dialect: Dialect,
     limits: &'a AliciaLimits,
+    /// Size of the packet.
+    packet: usize,
 }
 
 impl Reader<'_> {
@@ -120,8 +123,8 @@ impl Reader<'_> {
     }
 
     fn envelope(&mut self, value: Value) -> Result<Decoded, DecodeError> {
-        let mut origin = Box::<Origin>::default();
-        self.read(value, &mut origin).map_err(|fault| DecodeError { fault, origin })
+        let mut origin = Origin::default();
+        self.read(value, &mut origin).map_err(|fault| DecodeError { fault, origin: Box::new(origin) })
     }
 
     fn read(&mut self, value: Value, origin: &mut Origin) -> Result<Decoded, Fault> {
@@ -176,26 +179,50 @@ impl Reader<'_> {
             return Ok(Decoded::Full { envelope: Box::new(envelope), stanza });
         };
         let outer = outer.map_err(|reason| envelope("conversationId", reason))?;
-        origin.conversation_id.clone_from(&outer);
+        let conversation_id = match self.judge(kind, outer.as_ref(), &body, origin.stanza_id) {
+            Ok(inner) => outer.or(inner),
+            Err(fault) => {
+                origin.conversation_id = outer;
+                return Err(fault);
+            }
+        };
+        let meta = self.meta(map.remove("meta")).map_err(|reason| envelope("meta", reason));
+        let read = meta.and_then(|meta| {
+            let body = Body::from_map(kind, body, self.limits).and_then(|body| self.acceptable(body));
+            body.map(|body| (meta, body)).map_err(|error| Fault::Body(kind, error))
+        });
+        match read {
+            Ok((meta, body)) => {
+                let envelope = Envelope { stanza_id: origin.stanza_id, conversation_id, meta, body };
+                Ok(Decoded::Full { envelope: Box::new(envelope), stanza })
+            }
+            Err(fault) => {
+                origin.conversation_id = conversation_id;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Whether this side may send such an envelope here; the conversation, if the body alone names it.
+    fn judge(
+        &self,
+        kind: MessageType,
+        outer: Option<&Id>,
+        body: &Map,
+        stanza_id: i32,
+    ) -> Result<Option<Id>, Fault> {
         let on_socket_only = kind.transports() == Transports::WebSocket;
-        if !kind.is_sent_by(self.from, self.limits) || (on_socket_only && self.dialect == Dialect::LiveKit) {
+        if !kind.is_sent_by(self.from) || (on_socket_only && self.dialect == Dialect::LiveKit) {
             return Err(Fault::Direction(kind));
         }
         let wrong_sign = match self.from {
-            Side::Client => origin.stanza_id < 0,
-            Side::Server => origin.stanza_id > 0,
+            Side::Client => stanza_id < 0,
+            Side::Server => stanza_id > 0,
         };
         if wrong_sign {
             return Err(Fault::Stanza);
         }
-        let conversation_id =
-            self.conversation(kind, outer, &body).inspect(|id| origin.conversation_id.clone_from(id))?;
-        let meta = self.meta(map.remove("meta")).map_err(|reason| envelope("meta", reason))?;
-        let body = Body::from_map(kind, body, self.limits)
-            .and_then(|body| self.acceptable(body))
-            .map_err(|error| Fault::Body(kind, error))?;
-        let envelope = Envelope { stanza_id: origin.stanza_id, conversation_id, meta, body };
-        Ok(Decoded::Full { envelope: Box::new(envelope), stanza })
+        self.conversation(kind, outer, body)
     }
 
     fn read_lite(&self, map: &Map, number: u16, body: Map, origin: &mut Origin) -> Result<Decoded, Fault> {
@@ -233,15 +260,20 @@ impl Reader<'_> {
         })))
     }
 
-    /// The one conversation that envelope and body name. A handshake or subscription may name it in the body
-    /// alone, since it comes before the conversation does.
-    fn conversation(&self, kind: MessageType, outer: Option<Id>, body: &Map) -> Result<Option<Id>, Fault> {
-        let inner = read_conversation(body.get("conversationId"), Id::conversation)
+    /// The conversation that the body names besides: the same as the envelope's, or, for a handshake or a
+    /// subscription, which come before the conversation does, the only one.
+    fn conversation(&self, kind: MessageType, outer: Option<&Id>, body: &Map) -> Result<Option<Id>, Fault> {
+        let named = body.get("conversationId");
+        // Spelled alike, as nearly always: nothing to read.
+        if outer.is_some_and(|outer| named.and_then(Value::as_str) == Some(outer.as_str())) {
+            return Ok(None);
+        }
+        let inner = read_conversation(named, Id::conversation)
             .map_err(|reason| Fault::Body(kind, FieldError::new("conversationId", reason)))?;
         match (outer, inner) {
-            (outer, None) => Ok(outer),
+            (_, None) => Ok(None),
             (None, inner) if NAMES_CONVERSATION.contains(&kind) => Ok(inner),
-            (outer, inner) if outer == inner => Ok(outer),
+            (outer, inner) if outer == inner.as_ref() => Ok(None),
             _ => Err(Fault::Conversation),
         }
     }
@@ -250,7 +282,10 @@ impl Reader<'_> {
         let most = size(self.limits.meta);
         match meta {
             None | Some(Value::Nil) => Ok(Meta::default()),
-            Some(Value::Map(map)) if encoded_size(&map) > most => Err(Reason::TooLarge(most)),
+            // The canonical form is at most twice as long as what came, where floats were short.
+            Some(Value::Map(map)) if self.packet > most / 2 && encoded_size(&map) > most => {
+                Err(Reason::TooLarge(most))
+            }
             Some(Value::Map(map)) => Ok(Meta::new(map)),
             Some(_) => Err(Reason::Type("a map")),
         }
@@ -258,15 +293,8 @@ impl Reader<'_> {
 
     /// What a body must not be because a client sends it.
     fn acceptable(&self, body: Body) -> Result<Body, FieldError> {
-        if self.from == Side::Client {
-            if body.new_row().is_some_and(Id::is_fallback) {
-                return Err(FieldError::new("id", Reason::Fallback));
-            }
-            if let Body::ToolUseRequest(request) = &body
-                && request.execution == Execution::Client
-            {
-                return Err(FieldError::new("execution", Reason::Choice(&["server", "either"])));
-            }
+        if self.from == Side::Client && body.new_row().is_some_and(Id::is_fallback) {
+            return Err(FieldError::new("id", Reason::Fallback));
         }
         Ok(body)
     }

@@ -25,6 +25,8 @@ pub struct Service {
     pub elites: Arc<[Offer]>,
     /// Model and servers of tools behind an agent, as they are now (26).
     pub facts: Arc<dyn Fn(&AgentId) -> Facts + Send + Sync>,
+    /// Whether speech is understood.
+    pub hears: bool,
 }
 
 /// An elite on offer.

@@ -136,7 +136,7 @@ impl Sync {
             (Purpose::Known { contested: false }, None) => self.find_parent(message),
             // It was there and is not: whoever was faster has not come to rest.
             (Purpose::Known { contested: true } | Purpose::Read, None) => Step::Failed(Reject::Busy),
-            (Purpose::LocalParent | Purpose::Parent, Some(stored)) => self.import(message, Some(&stored.id)),
+            (Purpose::LocalParent | Purpose::Parent, Some(stored)) => self.import(message, after(&stored)),
             (Purpose::LocalParent, None) => match message.previous_id.as_deref().map(Id::new) {
                 Some(Ok(parent)) => {
                     let lookup = rows::by_id(&tables::MESSAGES, self.within(), &parent);
@@ -182,16 +182,16 @@ impl Sync {
     }
 
     fn find_parent(&self, message: SyncMessage) -> Step {
-        let Some(previous) = &message.previous_id else { return self.import(message, None) };
+        let Some(previous) = &message.previous_id else { return self.import(message, Parent::Tip) };
         if let Some(parent) = self.known.get(previous) {
-            let parent = parent.clone();
-            return self.import(message, Some(&parent));
+            let parent = Parent::Message(MessageId::new(parent.as_str()));
+            return self.import(message, parent);
         }
         let lookup = rows::where_equal(&tables::MESSAGES, self.within(), "local_id", previous, 1);
         Step::Look(lookup, Stage { message, purpose: Purpose::LocalParent })
     }
 
-    fn import(&self, message: SyncMessage, parent: Option<&Id>) -> Step {
+    fn import(&self, message: SyncMessage, parent: Parent) -> Step {
         let parts = [self.session.as_str(), self.author.as_str(), &message.local_id];
         let id = Id::derived(Prefix::Message, &parts);
         let moment = |text: &str| {
@@ -207,7 +207,7 @@ impl Sync {
         };
         let import = Import {
             id: MessageId::new(id.as_str()),
-            parent: parent.map_or(Parent::Tip, |parent| Parent::Message(MessageId::new(parent.as_str()))),
+            parent,
             voice: if message.role.known() == Some(Role::Assistant) { Voice::Agent } else { Voice::User },
             text: message.contents.0.clone(),
             meta: luggage.to_meta(),
@@ -246,6 +246,18 @@ impl Sync {
         self.room = self.room.checked_sub(stored.contents.len())?;
         Some(stored.response())
     }
+}
+
+/// Where something stands that follows a stored message. An answer of which nothing came is in no tree: what
+/// it would have answered is followed instead.
+pub(crate) fn after(stored: &StoredMessage) -> Parent {
+    let came = stored.status != "failed" && !stored.contents.is_empty();
+    let parent = if came || stored.role != Role::Assistant || stored.status == "streaming" {
+        Some(&stored.id)
+    } else {
+        stored.previous.as_ref()
+    };
+    parent.map_or(Parent::Root, |parent| Parent::Message(MessageId::new(parent.as_str())))
 }
 
 const NO_PARENT: &str = "Previous message not found";

@@ -90,10 +90,13 @@ impl SessionId {
     }
 
     /// Whether `text` has the shape of an identifier made here, and so may name a session that
-    /// somebody shared.
+    /// somebody shared. Conversations of Alicia have a shape of their own, which its wire prescribes.
     pub fn is_canonical(text: &str) -> bool {
-        text.strip_prefix("ses_")
-            .is_some_and(|rest| rest.len() == TOKEN_CHARS && rest.bytes().all(|b| BASE32.contains(&b)))
+        let shaped = |prefix: &str, length: usize, is_digit: fn(u8) -> bool| {
+            text.strip_prefix(prefix).is_some_and(|rest| rest.len() == length && rest.bytes().all(is_digit))
+        };
+        shaped("ses_", TOKEN_CHARS, |byte| BASE32.contains(&byte))
+            || shaped("ac_", 21, |byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     }
 
     fn from_digest(digest: &[u8]) -> Self {
@@ -172,8 +175,11 @@ mod tests {
         let id = SessionId::fresh(&Seed::new([7; 32]), 1);
         assert!(SessionId::is_canonical(id.as_str()), "{id}");
         assert!(SessionId::is_canonical(SessionId::named(&Principal::new("ann"), "notes").as_str()));
+        assert!(SessionId::is_canonical("ac_0123456789_bcdefgh-JK"));
         for other in [
             "",
+            "ac_0123456789abcdefghij",
+            "ac_0123456789abcdefghij+",
             "notes",
             "ses_",
             "ses_short",

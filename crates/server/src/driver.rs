@@ -377,7 +377,7 @@ impl Driver {
                 }
                 Output::Hear(request, utterance) => {
                     self.outstanding += 1;
-                    self.gateway.hear(&self.caller, request, &utterance);
+                    self.gateway.hear(&self.caller, request, utterance);
                 }
                 Output::Enrol(request, enrolment) => {
                     self.outstanding += 1;

@@ -16,6 +16,7 @@ use crate::port::{Delivery, Port};
 use crate::relay::{Here, Visits};
 use crate::routes::Whence;
 use crate::sessions::{Letter, Mail, ReplyTo, Sessions, own};
+use crate::speech::Ears;
 
 /// Whoever asks through one connection.
 #[derive(Debug)]
@@ -55,14 +56,16 @@ impl Caller {
 pub(crate) struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) visits: Visits,
+    ears: Arc<Ears>,
     draining: std::sync::atomic::AtomicBool,
     stopped: tokio::sync::Notify,
 }
 
 impl Gateway {
-    pub(crate) fn new(sessions: Arc<Sessions>) -> Self {
+    pub(crate) fn new(sessions: Arc<Sessions>, ears: Arc<Ears>) -> Self {
         Self {
             sessions,
+            ears,
             visits: Visits::default(),
             draining: false.into(),
             stopped: tokio::sync::Notify::new(),
@@ -207,9 +210,8 @@ impl Gateway {
     }
 
     /// Turns speech into words.
-    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, _utterance: &Utterance) {
-        let reason = "no speech recognition is configured".to_owned();
-        caller.port.answer(request, Err(Reject::Unserved { reason }));
+    pub(crate) fn hear(&self, caller: &Caller, request: RequestId, utterance: Box<Utterance>) {
+        self.ears.hear(utterance, request, caller.port.clone());
     }
 
     /// Makes a connection reachable under a name.

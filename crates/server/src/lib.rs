@@ -32,6 +32,7 @@ mod routes;
 mod schema;
 mod serve;
 mod sessions;
+mod speech;
 pub mod telemetry;
 pub mod tls;
 mod transport;

@@ -17,7 +17,7 @@ use switchboard_alicia::{Alicia, Facts, message};
 use switchboard_asp::Asp;
 use switchboard_core::{AgentId, Chronicler, Method, Protocol, Refusal, Route, Transport};
 
-use crate::config::{AgentConfig, AliciaConfig, Config, Questions};
+use crate::config::{AgentConfig, Config, Questions};
 use crate::host::Host;
 use crate::upgrade::{Door, Place, Visitor};
 
@@ -35,7 +35,7 @@ pub(crate) fn protocols(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>
         protocols.push(Arc::new(Aip::new(config.aip.limits.clone(), aip_service(config))));
     }
     if config.alicia.enabled {
-        let service = alicia_service(&config.alicia, host, mcp);
+        let service = alicia_service(config, host, mcp);
         protocols.push(Arc::new(Alicia::new(config.alicia.limits.clone(), service)));
     }
     protocols
@@ -72,15 +72,12 @@ fn acolyte_service(config: &Config) -> switchboard_acolyte::Service {
 }
 
 /// What Alicia says of the server.
-fn alicia_service(
-    config: &AliciaConfig,
-    host: &Arc<Host>,
-    mcp: &Arc<McpServers>,
-) -> switchboard_alicia::Service {
+fn alicia_service(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>) -> switchboard_alicia::Service {
     let (host, mcp) = (host.clone(), mcp.clone());
     switchboard_alicia::Service {
-        elites: config.offers().into(),
+        elites: config.alicia.offers().into(),
         facts: Arc::new(move |agent| facts(agent, &host, &mcp)),
+        hears: config.speech.recognition.model.is_some(),
     }
 }
 

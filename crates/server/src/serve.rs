@@ -37,6 +37,7 @@ use crate::protocols::{chroniclers, mount, protocols};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
 use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
+use crate::speech::Ears;
 use crate::tls::Tls;
 use crate::transport::Lingering;
 use crate::upgrade::{Door, Place};
@@ -106,6 +107,7 @@ impl Server {
         let log = open_log(&config, chroniclers.clone())?;
         let chroniclers = Chroniclers::new(chroniclers);
         let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
+        let ears = Arc::new(Ears::new(&config).map_err(ServeError::Config)?);
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any
@@ -132,7 +134,7 @@ impl Server {
             },
         }));
         memory.note_in(&sessions);
-        let gateway = Arc::new(Gateway::new(sessions.clone()));
+        let gateway = Arc::new(Gateway::new(sessions.clone(), ears));
         let recent = clock
             .now()
             .since(switchboard_core::Timestamp::default())

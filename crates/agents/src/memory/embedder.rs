@@ -1,22 +1,18 @@
 //! A model that turns texts into points, so that what means the same lies close together.
 
-use std::time::Duration;
-
-use reqwest::{Client, Response, Url};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
-use tokio::time::sleep;
 
 use super::config::EmbedderConfig;
-use crate::http;
+use crate::endpoint::{Address, Endpoint, Patience, Unanswered};
 
 /// Asks an endpoint that is compatible with OpenAI's embeddings.
 #[derive(Debug)]
 pub struct Embedder {
-    config: EmbedderConfig,
-    client: Client,
-    url: Url,
+    model: String,
+    dimensions: Option<u32>,
+    endpoint: Endpoint,
 }
 
 /// Why there are no embeddings. Says nothing of the texts, nor what the endpoint said, which may quote them.
@@ -36,18 +32,13 @@ pub enum EmbedderError {
     BadResponse(&'static str),
 }
 
-/// Why an attempt brought nothing.
-struct Trouble {
-    error: EmbedderError,
-    /// Whether another attempt may help.
-    again: bool,
-    /// What the endpoint asks for before that.
-    after: Option<Duration>,
-}
-
-impl From<EmbedderError> for Trouble {
-    fn from(error: EmbedderError) -> Self {
-        Self { error, again: false, after: None }
+impl From<Unanswered> for EmbedderError {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Unavailable(message) => Self::Unavailable(message),
+            Unanswered::Refused { message, param: _ } => Self::Refused(message),
+            Unanswered::TooLong => Self::BadResponse("it is too long"),
+        }
     }
 }
 
@@ -61,25 +52,25 @@ impl Embedder {
         if config.model.is_empty() {
             return Err(invalid("`model` is missing"));
         }
-        if config.attempts == 0 {
-            return Err(invalid("`attempts` has to be at least 1"));
-        }
         if config.dimensions.is_some_and(|count| count == 0 || count as usize > MAX_DIMENSIONS) {
             return Err(invalid(&format!("`dimensions` has to be from 1 to {MAX_DIMENSIONS}")));
         }
-        if config.api_key.as_ref().is_some_and(|key| !key.reveal().bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(invalid("the API key holds characters that no key can have"));
-        }
-        let url = Url::parse(&format!("{}/embeddings", config.base_url.trim_end_matches('/')))
-            .map_err(|error| invalid(&format!("`base_url`: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid("`base_url` has to begin with http:// or https://"));
-        }
-        let client = http::client(url.scheme(), Duration::from_millis(config.connect_timeout_ms))
-            .map_err(|error| invalid(&error.to_string()))?
-            .build()
-            .map_err(|_| invalid("cannot set up HTTP"))?;
-        Ok(Self { config, client, url })
+        let address = Address {
+            name: "embedding",
+            base_url: &config.base_url,
+            path: "embeddings",
+            api_key: config.api_key,
+            patience: Patience {
+                connect_timeout_ms: config.connect_timeout_ms,
+                timeout_ms: config.timeout_ms,
+                attempts: config.attempts,
+                backoff_ms: config.backoff_ms,
+                max_backoff_ms: config.max_backoff_ms,
+            },
+            max_answer_bytes: MAX_ANSWER_BYTES,
+        };
+        let endpoint = Endpoint::new(address).map_err(EmbedderError::Config)?;
+        Ok(Self { model: config.model, dimensions: config.dimensions, endpoint })
     }
 
     /// The embedding of each text, in their order. More than [`MAX_BATCH`] texts are sent in several requests, one
@@ -98,89 +89,15 @@ impl Embedder {
     async fn batch(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedderError> {
         let texts: Vec<&str> =
             texts.iter().map(|text| &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).collect();
-        let mut body = json!({ "model": self.config.model, "input": texts });
-        if let Some(dimensions) = self.config.dimensions {
+        let mut body = json!({ "model": self.model, "input": texts });
+        if let Some(dimensions) = self.dimensions {
             body["dimensions"] = json!(dimensions);
         }
-        // So that many who ask at once do not come back at once.
         let spread = Sha256::digest(texts.concat().as_bytes());
-        let longest = Duration::from_millis(self.config.max_backoff_ms);
-        let mut attempt = 1;
-        loop {
-            let trouble = match self.attempt(&body, texts.len()).await {
-                Ok(embeddings) => return Ok(embeddings),
-                Err(trouble) => trouble,
-            };
-            attempt += 1;
-            let patient = trouble.after.is_none_or(|after| after <= longest);
-            if !trouble.again || !patient || attempt > self.config.attempts {
-                return Err(trouble.error);
-            }
-            let spread = spread.get(attempt as usize % 32).copied().unwrap_or_default();
-            let usual = http::backoff(self.config.backoff_ms, self.config.max_backoff_ms, attempt, spread);
-            let delay = trouble.after.unwrap_or(usual);
-            tracing::warn!(attempt, delay_ms = delay.as_millis(), "asking for embeddings again");
-            sleep(delay).await;
-        }
-    }
-
-    async fn attempt(&self, body: &Value, wanted: usize) -> Result<Vec<Vec<f32>>, Trouble> {
-        let timeout = Duration::from_millis(self.config.timeout_ms);
-        let mut request = self.client.post(self.url.clone()).timeout(timeout).json(body);
-        if let Some(key) = &self.config.api_key {
-            request = request.bearer_auth(key.reveal());
-        }
-        let response = request.send().await.map_err(|error| self.lost(&error))?;
-        if !response.status().is_success() {
-            return Err(refused(&response));
-        }
-        let answer = self.read(response).await?;
+        let answer = self.endpoint.ask(&spread, |request| request.json(&body)).await?;
         let answer: Answer = serde_json::from_slice(&answer)
             .map_err(|_| EmbedderError::BadResponse("it is not what was expected"))?;
-        Ok(in_order(answer, wanted)?)
-    }
-
-    async fn read(&self, mut response: Response) -> Result<Vec<u8>, Trouble> {
-        let mut body = Vec::new();
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.lost(&error))? {
-            if body.len() + bytes.len() > MAX_ANSWER_BYTES {
-                return Err(EmbedderError::BadResponse("it is too long").into());
-            }
-            body.extend_from_slice(&bytes);
-        }
-        Ok(body)
-    }
-
-    fn lost(&self, error: &reqwest::Error) -> Trouble {
-        let message = if error.is_connect() {
-            "the embedding endpoint cannot be reached".to_owned()
-        } else if error.is_timeout() {
-            format!("the embedding endpoint took longer than {} ms", self.config.timeout_ms)
-        } else {
-            "the connection to the embedding endpoint was lost".to_owned()
-        };
-        // Whoever was patient once need not be so again.
-        let again = error.is_connect() || !error.is_timeout();
-        Trouble { error: EmbedderError::Unavailable(message), again, after: None }
-    }
-}
-
-/// Makes sense of a refusal.
-fn refused(response: &Response) -> Trouble {
-    let status = response.status().as_u16();
-    let message = match status {
-        401 | 403 => format!("the embedding endpoint refused the API key (HTTP {status})"),
-        404 => "the embedding endpoint knows no such model or path (HTTP 404)".to_owned(),
-        429 => "the embedding endpoint is overloaded or out of quota (HTTP 429)".to_owned(),
-        500.. => format!("the embedding endpoint failed (HTTP {status})"),
-        _ => format!("the embedding endpoint refused the request (HTTP {status})"),
-    };
-    match status {
-        408 | 409 | 425 | 429 | 500.. => {
-            let after = http::retry_after(response.headers());
-            Trouble { error: EmbedderError::Unavailable(message), again: true, after }
-        }
-        _ => EmbedderError::Refused(message).into(),
+        in_order(answer, texts.len())
     }
 }
 

@@ -1,4 +1,4 @@
-//! An HTTP server that behaves like a chat completions endpoint, well or badly.
+//! An HTTP server that behaves like an endpoint of a model, well or badly.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,9 @@ pub(crate) struct Server {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) head: String,
+    /// Null if the body is something else than JSON.
     pub(crate) body: Value,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Server {
@@ -188,8 +190,10 @@ async fn read_request(stream: &mut TcpStream) -> Option<Request> {
             .unwrap();
         let length: usize = length.parse().unwrap();
         if bytes.len() >= end + 4 + length {
-            let body = serde_json::from_slice(&bytes[end + 4..end + 4 + length]).unwrap();
-            return Some(Request { head, body });
+            let bytes = bytes[end + 4..end + 4 + length].to_vec();
+            let json = head.to_ascii_lowercase().contains("\r\ncontent-type: application/json");
+            let body = if json { serde_json::from_slice(&bytes).unwrap() } else { Value::Null };
+            return Some(Request { head, body, bytes });
         }
     }
 }

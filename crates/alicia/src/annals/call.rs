@@ -42,8 +42,12 @@ impl Answer {
         };
         clip(&mut name, MOST_NAME);
         let here = call.executor == Executor::Agent;
+        // The agent runs it itself if the client does not.
+        let either = call.options.get("either").and_then(Json::as_bool).unwrap_or_default();
         let time = millis(call.deadline).saturating_sub(millis(desk.at));
-        let time = if here { time } else { time.saturating_sub(GRACE_MS) };
+        // What whoever runs it gets on top is not for it to use up.
+        let grace = call.options.get("grace_ms").and_then(Json::as_i64).unwrap_or_default();
+        let time = time.saturating_sub(grace.max(0));
         let tool = ToolUse {
             id: book.derived(Prefix::ToolUse, &[self.turn.as_str(), call.id.as_str()]),
             name,
@@ -66,7 +70,11 @@ impl Answer {
             message_id: self.id().clone(),
             tool_name: tool.name.clone(),
             parameters: parameters(&args),
-            execution: if here { Execution::Server } else { Execution::Client },
+            execution: match (here, either) {
+                (true, _) => Execution::Server,
+                (false, true) => Execution::Either,
+                (false, false) => Execution::Client,
+            },
             timeout_ms: Some(tool.timeout_ms),
         };
         self.calls.insert(call.id.clone(), tool);
@@ -220,5 +228,3 @@ const MOST_NAME: usize = 100;
 const MOST_MESSAGE: usize = 16 << 10;
 /// Most time that a request gives a tool (§11.1).
 const MOST_MS: i64 = 300_000;
-/// What the server's clock adds for a client (§5.4).
-const GRACE_MS: i64 = 2_000;

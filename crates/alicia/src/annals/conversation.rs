@@ -88,6 +88,7 @@ impl Conversation {
         }
         self.head -= 1;
         self.asides = 0;
+        desk.moved = true;
         let meta = trace.map_or_else(Meta::default, |trace| Meta::default().with_trace(trace));
         let envelope = Envelope {
             stanza_id: self.head,
@@ -102,6 +103,12 @@ impl Conversation {
     pub(super) fn aside(&mut self, body: impl Into<Body>, desk: &mut Desk) {
         self.asides = self.asides.saturating_add(1);
         self.enter(Envelope::new(Some(self.id.clone()), body), desk);
+    }
+
+    /// The conversation goes on from this message.
+    pub(super) fn go_on_from(&mut self, tip: Id, desk: &mut Desk) {
+        desk.moved = true;
+        self.tip = Some(tip);
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -134,7 +141,8 @@ impl Conversation {
     pub(super) fn number(&mut self, luggage: &Luggage) -> i64 {
         match luggage.number {
             Some(number) if luggage.sibling => number,
-            Some(number) if number > self.highest => {
+            // One that leaps too far would leave no numbers for those behind it.
+            Some(number) if number > self.highest && number <= self.highest.saturating_add(LEAP) => {
                 self.highest = number;
                 number
             }
@@ -249,6 +257,8 @@ impl Conversation {
 
 /// Where the server takes no more turns (§2.3).
 const LAST_STANZA: i32 = -2_147_483_647;
+/// How far the number of a message may lie above the others.
+const LEAP: i64 = 1_000_000;
 /// Messages that are known by heart.
 const RECENT: usize = 256;
 /// Largest preferences, as JSON.

@@ -112,9 +112,8 @@ impl Annals {
 
     fn fold(&mut self, committed: &Committed, recording: bool) -> Page {
         let mut desk = Desk::new(committed.at, recording);
-        let before = (self.book.head, self.book.tip.clone());
         self.dispatch(&committed.event, &mut desk);
-        if !self.book.notebook && before != (self.book.head, self.book.tip.clone()) {
+        if desk.moved {
             self.book.touch(&mut desk, |book| {
                 vec![
                     ("tip_message_id", book.tip.as_ref().map(Id::as_str).into()),
@@ -167,7 +166,7 @@ impl Annals {
                 book.add(message, desk);
             }
             Event::MessageEdited { message, parts } => book.edit(message, parts, desk),
-            Event::TipMoved { tip } => book.tip = Some(Id::of(Prefix::Message, tip.as_str())),
+            Event::TipMoved { tip } => book.go_on_from(Id::of(Prefix::Message, tip.as_str()), desk),
             Event::TurnAccepted { turn, request, origin, names, .. } => {
                 // What other protocols ask for besides is no conversation.
                 if matches!(**request, TurnRequest::Chat { .. }) {

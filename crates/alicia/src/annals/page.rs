@@ -92,6 +92,9 @@ pub struct Settled {
     pub streamed: bool,
     /// All of its text.
     pub contents: Pii<String>,
+    /// Whether it is stored as complete, although perhaps cut short; otherwise it failed, or was stopped before
+    /// there was any of it.
+    pub complete: bool,
     /// What went wrong.
     pub failure: Option<Code>,
     /// When.
@@ -102,13 +105,15 @@ pub struct Settled {
 pub(super) struct Desk {
     pub(super) page: Page,
     pub(super) at: Timestamp,
+    /// Whether the tip or the server log of the conversation has moved on.
+    pub(super) moved: bool,
     /// Whether somebody wants to know what changes in the tables.
     recording: bool,
 }
 
 impl Desk {
     pub(super) fn new(at: Timestamp, recording: bool) -> Self {
-        Self { page: Page::default(), at, recording }
+        Self { page: Page::default(), at, moved: false, recording }
     }
 
     /// A row is there from now on.

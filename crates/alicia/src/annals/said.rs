@@ -30,7 +30,7 @@ impl Conversation {
             times: Times::of(&luggage, desk.at),
         };
         self.write(&said, &luggage, desk);
-        self.tip = Some(said.id.clone());
+        self.go_on_from(said.id.clone(), desk);
         self.announce(said, luggage, desk);
     }
 

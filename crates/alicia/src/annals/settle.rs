@@ -18,7 +18,7 @@ impl Answer {
     /// Somebody stopped it.
     pub(super) fn stop(&mut self, reason: Option<&str>, book: &mut Conversation, desk: &mut Desk) {
         self.settle(&Ending::Stopped(reason), book, desk);
-        self.move_tip(book);
+        self.move_tip(book, desk);
     }
 
     /// Its turn has ended.
@@ -30,13 +30,13 @@ impl Answer {
             TurnOutcome::Expired => Ending::Failed(Code::Unavailable, "the answer took too long"),
         };
         self.settle(&ending, book, desk);
-        self.move_tip(book);
+        self.move_tip(book, desk);
     }
 
     /// Whoever follows it already goes on from there.
-    fn move_tip(&self, book: &mut Conversation) {
+    fn move_tip(&self, book: &mut Conversation, desk: &mut Desk) {
         if self.counts && !self.followed {
-            book.tip = Some(self.id.clone());
+            book.go_on_from(self.id.clone(), desk);
         }
     }
 
@@ -72,7 +72,7 @@ impl Answer {
             Ending::Stopped(_) => {}
             Ending::Failed(code, message) => self.report(*code, message, book, desk),
         }
-        self.tell_settled(contents, failure, desk);
+        self.tell_settled(contents, complete, failure, desk);
     }
 
     /// Opens what was not to be streamed, and cuts what there is of it.
@@ -124,13 +124,14 @@ impl Answer {
         book.stanza(code.report(id, message).about(about), self.trace().as_ref(), desk);
     }
 
-    fn tell_settled(&self, contents: String, failure: Option<Code>, desk: &mut Desk) {
+    fn tell_settled(&self, contents: String, complete: bool, failure: Option<Code>, desk: &mut Desk) {
         let settled = Settled {
             turn: self.turn.clone(),
             answer: self.id.clone(),
             question: self.question.clone(),
             streamed: self.opened,
             contents: Pii(contents),
+            complete,
             failure,
             at: desk.at,
         };

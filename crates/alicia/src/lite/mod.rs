@@ -14,7 +14,7 @@ use crate::message::{Direction, MemoryTrace, ReasoningStep, Side, Trace};
 use crate::value::{Map, Value};
 
 mod extras;
-pub(crate) mod serve;
+pub mod serve;
 mod turn;
 
 pub use extras::{

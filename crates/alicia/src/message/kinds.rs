@@ -2,9 +2,9 @@
 
 use super::Reason;
 use super::rows::{Fields, Members};
+use super::sink::Sink;
 use super::wire::Wire;
 use crate::error::FieldError;
-use crate::value::{Map, Value};
 
 /// Has to be there.
 pub(crate) mod required {
@@ -18,8 +18,8 @@ pub(crate) mod required {
         fields.typed(key, aliases)?.ok_or_else(|| FieldError::new(key, Reason::Missing))
     }
 
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &T) {
-        map.insert(key, value.to_value());
+    pub(crate) fn write<T: Wire>(sink: &mut impl Sink, key: &'static str, value: &T) {
+        sink.put(key, value);
     }
 }
 
@@ -35,9 +35,9 @@ pub(crate) mod optional {
         fields.typed(key, aliases)
     }
 
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &Option<T>) {
+    pub(crate) fn write<T: Wire>(sink: &mut impl Sink, key: &'static str, value: &Option<T>) {
         if let Some(value) = value {
-            map.insert(key, value.to_value());
+            sink.put(key, value);
         }
     }
 }
@@ -50,9 +50,9 @@ pub(crate) mod flag {
         fields.typed(key, aliases).map(Option::unwrap_or_default)
     }
 
-    pub(crate) fn write(map: &mut Map, key: &'static str, value: &bool) {
+    pub(crate) fn write(sink: &mut impl Sink, key: &'static str, value: &bool) {
         if *value {
-            map.insert(key, true);
+            sink.put(key, value);
         }
     }
 }
@@ -89,8 +89,11 @@ pub(crate) mod or_empty {
         }
     }
 
-    pub(crate) fn write<T: Wire>(map: &mut Map, key: &'static str, value: &Option<T>) {
-        map.insert(key, value.as_ref().map_or_else(|| Value::from(""), T::to_value));
+    pub(crate) fn write<T: Wire>(sink: &mut impl Sink, key: &'static str, value: &Option<T>) {
+        match value {
+            Some(value) => sink.put(key, value),
+            None => sink.put_text(key, ""),
+        }
     }
 }
 
@@ -173,10 +176,11 @@ pub(crate) mod beside {
     }
 
     /// The first of them repeats `content`.
-    pub(crate) fn write<T: Members>(map: &mut Map, key: &'static str, value: &Option<T>) {
-        if let (Some(value), Some(content)) = (value, map.get("content").cloned()) {
-            map.insert(key, content);
-            value.write(None, map);
+    pub(crate) fn write<T: Members>(sink: &mut impl Sink, key: &'static str, value: &Option<T>) {
+        if let Some(value) = value
+            && sink.repeat(key, "content")
+        {
+            value.write(None, sink);
         }
     }
 }
@@ -187,7 +191,7 @@ pub(crate) mod withdrawn {
 
     pub(crate) use super::optional::read;
 
-    pub(crate) fn write<T: Wire>(_map: &mut Map, _key: &'static str, _value: &Option<T>) {}
+    pub(crate) fn write<T: Wire>(_sink: &mut impl Sink, _key: &'static str, _value: &Option<T>) {}
 }
 
 fn decides(mut error: FieldError) -> FieldError {

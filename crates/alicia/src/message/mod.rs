@@ -9,11 +9,12 @@ use std::fmt;
 use crate::error::FieldError;
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::Map;
+use crate::value::{Map, encode_int, encode_map, encode_map_length, encode_str};
 
 pub(crate) mod kinds;
 mod reason;
 pub(crate) mod rows;
+pub(crate) mod sink;
 pub(crate) mod wire;
 mod words;
 
@@ -98,6 +99,26 @@ impl Envelope {
     }
 }
 
+impl Envelope {
+    /// Appends the canonical form.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let conversation = self.conversation_id.as_ref();
+        encode_map_length(if self.meta.is_empty() { 4 } else { 5 }, out);
+        encode_str("stanzaId", out);
+        encode_int(self.stanza_id.into(), out);
+        encode_str("conversationId", out);
+        encode_str(conversation.map_or("", Id::as_str), out);
+        encode_str("type", out);
+        encode_int(self.body.number().into(), out);
+        if !self.meta.is_empty() {
+            encode_str("meta", out);
+            encode_map(self.meta.as_map(), out);
+        }
+        encode_str("body", out);
+        self.body.encode(conversation, out);
+    }
+}
+
 /// The registry of §3: one line per type.
 macro_rules! registry {
     ($($(#[$doc:meta])* $name:ident = $number:literal $direction:ident $class:ident $transports:ident;)*) => {
@@ -176,6 +197,14 @@ macro_rules! registry {
                 match self {
                     $(Self::$name(body) => body.to_map(conversation),)*
                     Self::Unknown { body, .. } => body.clone(),
+                }
+            }
+
+            /// Appends the same in the canonical form.
+            fn encode(&self, conversation: Option<&Id>, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$name(body) => rows::encode(body, conversation, out),)*
+                    Self::Unknown { body, .. } => encode_map(body, out),
                 }
             }
         }
@@ -265,16 +294,12 @@ impl MessageType {
         self as u16
     }
 
-    /// Whether this side sends it; a client's ToolUseRequest is a matter of configuration.
-    pub fn is_sent_by(self, side: Side, limits: &AliciaLimits) -> bool {
-        match (self.direction(), side) {
-            (Direction::Both, _)
-            | (Direction::ToServer, Side::Client)
-            | (Direction::ToClient, Side::Server) => true,
-            (Direction::ToServer, Side::Server) => false,
-            (Direction::ToClient, Side::Client) => {
-                self == Self::ToolUseRequest && limits.client_tool_requests
-            }
+    /// Whether this side sends it.
+    pub fn is_sent_by(self, side: Side) -> bool {
+        match self.direction() {
+            Direction::Both => true,
+            Direction::ToServer => side == Side::Client,
+            Direction::ToClient => side == Side::Server,
         }
     }
 

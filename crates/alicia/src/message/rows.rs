@@ -6,11 +6,12 @@
 use switchboard_core::Pii;
 
 use super::Reason;
+use super::sink::{Count, Packet, Sink};
 use super::wire::Wire;
 use crate::error::FieldError;
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, encode_map_length};
 
 /// Declares a body, or a map inside of one.
 ///
@@ -41,12 +42,16 @@ macro_rules! body {
                     $($($after $after_kind $after_key $($after_alias)? $([$after_least $after_most])?;)*)?)
             }
 
-            fn write(&self, conversation: Option<&$crate::id::Id>, map: &mut $crate::value::Map) {
+            fn write<S: $crate::message::sink::Sink>(
+                &self,
+                conversation: Option<&$crate::id::Id>,
+                sink: &mut S,
+            ) {
                 // A body without rows needs neither.
-                let _ = (&conversation, &map);
-                $($crate::message::kinds::$before_kind::write(map, $before_key, &self.$before);)*
-                $($crate::message::rows::$conversation(map, conversation);
-                $($crate::message::kinds::$after_kind::write(map, $after_key, &self.$after);)*)?
+                let _ = (&conversation, &sink);
+                $($crate::message::kinds::$before_kind::write(sink, $before_key, &self.$before);)*
+                $($crate::message::rows::$conversation(sink, conversation);
+                $($crate::message::kinds::$after_kind::write(sink, $after_key, &self.$after);)*)?
             }
         }
 
@@ -88,7 +93,15 @@ pub(crate) use {body, read};
 /// What [`body!`] gives a type.
 pub(crate) trait Members: Sized {
     fn read(fields: &mut Fields<'_>) -> Result<Self, FieldError>;
-    fn write(&self, conversation: Option<&Id>, map: &mut Map);
+    fn write<S: Sink>(&self, conversation: Option<&Id>, sink: &mut S);
+}
+
+/// Appends a body to a packet, in the canonical form.
+pub(crate) fn encode<T: Members>(body: &T, conversation: Option<&Id>, out: &mut Vec<u8>) {
+    let mut count = Count::default();
+    body.write(conversation, &mut count);
+    encode_map_length(count.0, out);
+    body.write(conversation, &mut Packet::new(out));
 }
 
 /// A map being read.
@@ -115,14 +128,14 @@ impl<'a> Fields<'a> {
 }
 
 /// Writes `conversationId`, `""` if there is none.
-pub(crate) fn conversation(map: &mut Map, conversation: Option<&Id>) {
-    map.insert("conversationId", conversation.map_or("", Id::as_str));
+pub(crate) fn conversation(sink: &mut impl Sink, conversation: Option<&Id>) {
+    sink.put_text("conversationId", conversation.map_or("", Id::as_str));
 }
 
 /// Writes `conversationId` if there is one.
-pub(crate) fn known_conversation(map: &mut Map, conversation: Option<&Id>) {
+pub(crate) fn known_conversation(sink: &mut impl Sink, conversation: Option<&Id>) {
     if let Some(conversation) = conversation {
-        map.insert("conversationId", conversation.as_str());
+        sink.put_text("conversationId", conversation.as_str());
     }
 }
 

@@ -4,16 +4,21 @@ use bytes::Bytes;
 use switchboard_core::Pii;
 
 use super::Reason;
-use super::rows::{Fields, Members};
+use super::rows::{Fields, Members, encode};
 use crate::error::{FieldError, Severity};
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, encode_array_length, encode_map, encode_msgpack, encode_str};
 
 /// How one value is written in MessagePack.
 pub(crate) trait Wire: Sized {
     fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError>;
     fn to_value(&self) -> Value;
+
+    /// Appends its canonical form.
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_msgpack(&self.to_value(), out);
+    }
 
     /// Whether a value that is there means that there is none.
     fn is_absent(_value: &Value) -> bool {
@@ -29,6 +34,10 @@ impl Wire for Value {
     fn to_value(&self) -> Value {
         self.clone()
     }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_msgpack(self, out);
+    }
 }
 
 impl Wire for Map {
@@ -38,6 +47,10 @@ impl Wire for Map {
 
     fn to_value(&self) -> Value {
         Value::Map(self.clone())
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_map(self, out);
     }
 }
 
@@ -49,6 +62,10 @@ impl Wire for String {
     fn to_value(&self) -> Value {
         self.as_str().into()
     }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_str(self.as_str(), out);
+    }
 }
 
 impl<T: Wire> Wire for Pii<T> {
@@ -58,6 +75,10 @@ impl<T: Wire> Wire for Pii<T> {
 
     fn to_value(&self) -> Value {
         self.0.to_value()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
     }
 }
 
@@ -141,6 +162,10 @@ impl Wire for Id {
         self.as_str().into()
     }
 
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_str(self.as_str(), out);
+    }
+
     fn is_absent(value: &Value) -> bool {
         value.as_str() == Some("")
     }
@@ -158,6 +183,11 @@ impl<T: Wire> Wire for Vec<T> {
     fn to_value(&self) -> Value {
         Value::Array(self.iter().map(T::to_value).collect())
     }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode_array_length(self.len(), out);
+        self.iter().for_each(|item| item.put(out));
+    }
 }
 
 /// A map inside of a body.
@@ -170,6 +200,10 @@ impl<T: Members> Wire for T {
         let mut map = Map::new();
         self.write(None, &mut map);
         Value::Map(map)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        encode(self, None, out);
     }
 }
 

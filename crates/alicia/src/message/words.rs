@@ -6,7 +6,7 @@ use super::Reason;
 use super::wire::{Wire, here};
 use crate::error::FieldError;
 use crate::limits::AliciaLimits;
-use crate::value::Value;
+use crate::value::{Value, encode_str};
 
 /// A closed set of names, in the order of the reference.
 macro_rules! names {
@@ -44,6 +44,10 @@ macro_rules! names {
 
             fn to_value(&self) -> $crate::value::Value {
                 self.name().into()
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                $crate::value::encode_str(self.name(), out);
             }
         }
     };
@@ -105,6 +109,13 @@ impl<T: Wire> Wire for Word<T> {
         match self {
             Self::Known(name) => name.to_value(),
             Self::Other(name) => name.as_str().into(),
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Known(name) => name.put(out),
+            Self::Other(name) => encode_str(name, out),
         }
     }
 }

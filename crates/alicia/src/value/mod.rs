@@ -10,12 +10,13 @@ use std::fmt;
 use bytes::Bytes;
 
 mod json;
+mod keys;
 mod msgpack;
 
 pub use json::json_size;
 pub use msgpack::{decode_msgpack, encode_msgpack, encoded_size};
 
-pub(crate) use msgpack::encode_map;
+pub(crate) use msgpack::{encode_array_length, encode_int, encode_map, encode_map_length, encode_str};
 
 /// One value. Formatting it shows its shape and never its content.
 #[derive(Clone, PartialEq)]
@@ -218,11 +219,9 @@ impl Map {
     }
 
     /// From members in the order they were read. Of a key that occurs twice the last one counts, as with
-    /// the peers of the period; sorting keeps hostile maps from costing quadratic time.
+    /// the peers of the period.
     fn from_decoded(mut members: Vec<(Cow<'static, str>, Value)>) -> Self {
-        let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
-        keys.sort_unstable();
-        if !keys.is_sorted_by(|left, right| left < right) {
+        if !are_distinct(&members) {
             let mut seen = BTreeSet::new();
             members.reverse();
             members.retain(|(key, _)| seen.insert(key.clone()));
@@ -231,6 +230,22 @@ impl Map {
         Self(members)
     }
 }
+
+/// Whether no key occurs twice. Sorting keeps hostile maps from costing quadratic time.
+fn are_distinct(members: &[(Cow<'static, str>, Value)]) -> bool {
+    if members.len() <= FEW_MEMBERS {
+        let differ = |(index, (key, _)): (usize, &(Cow<'static, str>, Value))| {
+            members.iter().take(index).all(|(earlier, _)| earlier != key)
+        };
+        return members.iter().enumerate().all(differ);
+    }
+    let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
+    keys.sort_unstable();
+    keys.is_sorted_by(|left, right| left < right)
+}
+
+/// So few keys are compared one by one.
+const FEW_MEMBERS: usize = 16;
 
 impl fmt::Debug for Map {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 
+use super::keys::known;
 use super::{MAX_DEPTH, MAX_VALUES, Map, Value};
 use crate::error::ValueError;
 
@@ -20,15 +21,12 @@ pub fn decode_msgpack(packet: &[u8]) -> Result<Value, ValueError> {
 }
 
 /// Appends the canonical form: smallest integers and lengths, floats as 64 bits.
-pub fn encode_msgpack(value: &Value, out: &mut BytesMut) {
+pub fn encode_msgpack(value: &Value, out: &mut impl BufMut) {
     match value {
         Value::Nil => out.put_u8(0xC0),
         Value::Bool(false) => out.put_u8(0xC2),
         Value::Bool(true) => out.put_u8(0xC3),
-        Value::Int(int) => match u64::try_from(*int) {
-            Ok(uint) => encode_unsigned(uint, out),
-            Err(_) => encode_negative(*int, out),
-        },
+        Value::Int(int) => encode_int(*int, out),
         Value::UInt(uint) => encode_unsigned(*uint, out),
         Value::Float(float) => {
             out.put_u8(0xCB);
@@ -41,14 +39,32 @@ pub fn encode_msgpack(value: &Value, out: &mut BytesMut) {
         }
         Value::Array(items) => {
             encode_length(items.len(), &ARRAY, out);
-            items.iter().for_each(|item| encode_msgpack(item, out));
+            items.iter().for_each(|item| encode_msgpack(item, &mut *out));
         }
         Value::Map(map) => encode_map(map, out),
     }
 }
 
+/// Appends an integer.
+pub(crate) fn encode_int(int: i64, out: &mut impl BufMut) {
+    match u64::try_from(int) {
+        Ok(uint) => encode_unsigned(uint, out),
+        Err(_) => encode_negative(int, out),
+    }
+}
+
+/// Appends the header of a map.
+pub(crate) fn encode_map_length(length: usize, out: &mut impl BufMut) {
+    encode_length(length, &MAP, out);
+}
+
+/// Appends the header of a list.
+pub(crate) fn encode_array_length(length: usize, out: &mut impl BufMut) {
+    encode_length(length, &ARRAY, out);
+}
+
 /// Appends a map.
-pub(crate) fn encode_map(map: &Map, out: &mut BytesMut) {
+pub(crate) fn encode_map(map: &Map, out: &mut impl BufMut) {
     encode_length(map.len(), &MAP, out);
     for (key, member) in map.iter() {
         encode_str(key, out);
@@ -58,17 +74,23 @@ pub(crate) fn encode_map(map: &Map, out: &mut BytesMut) {
 
 /// Size of a map in the canonical form, in bytes.
 pub fn encoded_size(map: &Map) -> usize {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     encode_map(map, &mut out);
     out.len()
 }
 
-fn encode_str(text: &str, out: &mut BytesMut) {
-    encode_length(text.len(), &STR, out);
+/// Appends text.
+#[inline]
+pub(crate) fn encode_str(text: &str, out: &mut impl BufMut) {
+    // Most texts are short: keys, names and the like.
+    match u8::try_from(text.len()) {
+        Ok(length @ 0..=31) => out.put_u8(0xA0 | length),
+        Ok(_) | Err(_) => encode_length(text.len(), &STR, out),
+    }
     out.put_slice(text.as_bytes());
 }
 
-fn encode_unsigned(uint: u64, out: &mut BytesMut) {
+fn encode_unsigned(uint: u64, out: &mut impl BufMut) {
     if let Ok(byte) = u8::try_from(uint) {
         if byte >= 0x80 {
             out.put_u8(0xCC);
@@ -86,7 +108,7 @@ fn encode_unsigned(uint: u64, out: &mut BytesMut) {
     }
 }
 
-fn encode_negative(int: i64, out: &mut BytesMut) {
+fn encode_negative(int: i64, out: &mut impl BufMut) {
     if let Ok(byte) = i8::try_from(int) {
         if byte < -32 {
             out.put_u8(0xD0);
@@ -117,7 +139,7 @@ const BIN: Lengths = Lengths { fix: None, eight: Some(0xC4), sixteen: 0xC5, thir
 const ARRAY: Lengths = Lengths { fix: Some((0x90, 15)), eight: None, sixteen: 0xDC, thirty_two: 0xDD };
 const MAP: Lengths = Lengths { fix: Some((0x80, 15)), eight: None, sixteen: 0xDE, thirty_two: 0xDF };
 
-fn encode_length(length: usize, forms: &Lengths, out: &mut BytesMut) {
+fn encode_length(length: usize, forms: &Lengths, out: &mut impl BufMut) {
     if let (Some((base, most)), Ok(byte)) = (forms.fix, u8::try_from(length))
         && byte <= most
     {
@@ -147,7 +169,7 @@ impl<'a> Reader<'a> {
             marker @ 0x00..=0x7F => Value::Int(i64::from(marker)),
             marker @ 0x80..=0x8F => self.map(usize::from(marker & 0x0F), depth)?,
             marker @ 0x90..=0x9F => self.list(usize::from(marker & 0x0F), depth)?,
-            marker @ (0xA0..=0xBF | 0xD9..=0xDB) => Value::Str(self.text(marker)?),
+            marker @ (0xA0..=0xBF | 0xD9..=0xDB) => Value::Str(self.text(marker)?.to_owned()),
             0xC0 => Value::Nil,
             0xC2 => Value::Bool(false),
             0xC3 => Value::Bool(true),
@@ -185,18 +207,19 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, length: usize, depth: usize) -> Result<Value, ValueError> {
         let below = self.enter(length, depth)?;
-        let mut members = Vec::new();
+        let mut members = Vec::with_capacity(length.min(USUAL_LENGTH));
         for _ in 0..length {
             let marker = self.byte()?;
             let key = self.text(marker)?;
-            members.push((Cow::Owned(key), self.value(below)?));
+            let key = known(key).map_or_else(|| Cow::Owned(key.to_owned()), Cow::Borrowed);
+            members.push((key, self.value(below)?));
         }
         Ok(Value::Map(Map::from_decoded(members)))
     }
 
     fn list(&mut self, length: usize, depth: usize) -> Result<Value, ValueError> {
         let below = self.enter(length, depth)?;
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(length.min(USUAL_LENGTH));
         for _ in 0..length {
             items.push(self.value(below)?);
         }
@@ -214,7 +237,7 @@ impl<'a> Reader<'a> {
         Ok(depth.saturating_add(1))
     }
 
-    fn text(&mut self, marker: u8) -> Result<String, ValueError> {
+    fn text(&mut self, marker: u8) -> Result<&'a str, ValueError> {
         let length = match marker {
             0xA0..=0xBF => usize::from(marker & 0x1F),
             0xD9 => self.length8()?,
@@ -223,7 +246,7 @@ impl<'a> Reader<'a> {
             _ => return Err(ValueError::Key),
         };
         let bytes = self.take(length)?;
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| ValueError::Utf8)
+        std::str::from_utf8(bytes).map_err(|_| ValueError::Utf8)
     }
 
     /// Copied, so that a few bytes of audio do not keep a whole frame alive.
@@ -259,3 +282,6 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 }
+
+/// Members and items for which there is room from the start; a declared length alone gets no more.
+const USUAL_LENGTH: usize = 8;

@@ -1,7 +1,7 @@
 //! Messages, the tree and the conversation itself.
 
 use serde_json::json;
-use switchboard_alicia::annals::Notice;
+use switchboard_alicia::annals::{Annals, Notice};
 use switchboard_alicia::deed::{Deed, Luggage, Spoken, Wishes};
 use switchboard_alicia::message::Role;
 use switchboard_alicia::{Body, Word};
@@ -111,6 +111,8 @@ fn messages_written_offline_keep_what_they_bring_along() {
         (superset.local_id.as_deref(), superset.server_id.as_deref()),
         (Some("local_2"), Some("am_2"))
     );
+    world.ask(import("am_3", Voice::User, "far away", &local("local_3", i64::MAX)));
+    assert_eq!(number(world.rows.message("am_3"), "sequence_number"), 9);
     world.record(&Deed::Conflicted { message: "am_1".into() });
     assert_eq!(text(world.rows.message("am_1"), "sync_status"), "conflict");
 }
@@ -189,6 +191,22 @@ fn what_other_protocols_tell_is_stored_and_announced_by_its_voice() {
     assert_eq!(kinds(&world.bodies()), [2, 3, 2], "instructions are nobody's business");
     assert_eq!(text(world.rows.message("inv_1.told0"), "message_role"), "system");
     assert_eq!(number(world.rows.message("inv_1.in"), "sequence_number"), 4);
+}
+
+#[test]
+fn a_conversation_whose_numbers_are_used_up_says_nothing_more() {
+    let mut world = World::new();
+    let state = String::from_utf8(world.annals.state().to_vec()).unwrap();
+    let late = state.replacen("\"head\":0", "\"head\":-2147483646", 1);
+    world.annals = Annals::restore(late.as_bytes()).expect("a state");
+    assert!(!world.annals.is_exhausted());
+    world.run("t1");
+    assert!(world.annals.is_exhausted());
+    assert_eq!(world.entries.last().map(|entry| entry.stanza), Some(-2_147_483_647));
+    world.complete("t1");
+    assert_eq!(kinds(&world.bodies()), [2, 13]);
+    assert_eq!(text(world.rows.message("am_t1_out"), "completion_status"), "completed");
+    assert!(Annals::restore(b"").is_none() && Annals::restore(&[0, b'{', b'}']).is_none());
 }
 
 #[test]

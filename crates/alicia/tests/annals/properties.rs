@@ -127,7 +127,7 @@ fn act(world: &mut World, step: Step, counters: &mut Counters) {
             let import = Import {
                 id: format!("am_i{}", counters.import).as_str().into(),
                 parent: Parent::Tip,
-                voice: if counters.import % 2 == 0 { Voice::Agent } else { Voice::User },
+                voice: if counters.import.is_multiple_of(2) { Voice::Agent } else { Voice::User },
                 text: "offline".into(),
                 meta: luggage.to_meta(),
             };

@@ -77,7 +77,7 @@ fn what_a_client_answers_is_not_told_to_it() {
     world.call("t1", "c1", tool(json!({})), Executor::Principal("ann".into()));
     let bodies = world.bodies();
     let asked = request(&bodies[0]);
-    assert_eq!((asked.execution, asked.timeout_ms), (Execution::Client, Some(28_000)), "less the grace");
+    assert_eq!((asked.execution, asked.timeout_ms), (Execution::Client, Some(30_000)));
     assert_eq!(world.annals.call_of(&asked.id), Some(("t1".into(), "c1".into())));
     assert!(!world.annals.is_answered(&asked.id));
     world.answer("t1", "c1", CallEnd::done(json!("noon")), &Actor::client("ann".into()));

@@ -5,6 +5,7 @@
 
 mod chat;
 mod chat_acolyte;
+mod chat_alicia;
 mod config;
 mod device;
 mod devices;
@@ -17,3 +18,4 @@ mod sessions;
 mod support;
 mod terminal;
 mod terminal_acolyte;
+mod terminal_alicia;

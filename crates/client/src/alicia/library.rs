@@ -38,12 +38,15 @@ impl Library {
         Ok(Self { http, base, token: options.token.clone() })
     }
 
-    /// Conversations of this user, the most recently used first; `after` is [`Page::next`].
+    /// Conversations of this user, the most recently used first; `before` is [`Page::next`].
     ///
     /// # Errors
     /// See [`LibraryError`].
-    pub async fn conversations(&self, after: Option<&str>) -> Result<Page<ConversationRow>, LibraryError> {
-        self.page(&["conversations"], "conversations", after, &[]).await
+    pub async fn conversations(&self, before: Option<i64>) -> Result<Page<ConversationRow>, LibraryError> {
+        let before = before.map(|before| before.to_string());
+        let parameters: Vec<_> = before.iter().map(|before| ("before", before.as_str())).collect();
+        let (items, page) = self.list(&["conversations"], "conversations", &parameters).await?;
+        Ok(Page { items, next: page.get("next_before").and_then(Value::as_i64) })
     }
 
     /// One conversation.
@@ -96,10 +99,9 @@ impl Library {
     pub async fn messages(
         &self,
         conversation: &Id,
-        after: Option<&str>,
+        after: Option<i64>,
     ) -> Result<Page<MessageRow>, LibraryError> {
-        let path = ["conversations", conversation.as_str(), "messages"];
-        self.page(&path, "messages", after, &[]).await
+        self.part(conversation, after, &[]).await
     }
 
     /// All messages of a conversation, those of other branches, too.
@@ -109,10 +111,9 @@ impl Library {
     pub async fn tree(
         &self,
         conversation: &Id,
-        after: Option<&str>,
+        after: Option<i64>,
     ) -> Result<Page<MessageRow>, LibraryError> {
-        let path = ["conversations", conversation.as_str(), "messages"];
-        self.page(&path, "messages", after, &[("all", "true")]).await
+        self.part(conversation, after, &[("all", "true")]).await
     }
 
     /// The messages that share a parent with this one, itself among them.
@@ -121,7 +122,7 @@ impl Library {
     /// See [`LibraryError`].
     pub async fn siblings(&self, message: &Id) -> Result<Vec<MessageRow>, LibraryError> {
         let path = ["messages", message.as_str(), "siblings"];
-        Ok(self.page(&path, "siblings", None, &[]).await?.items)
+        Ok(self.list(&path, "siblings", &[]).await?.0)
     }
 
     /// Makes the path to this message the active one.
@@ -143,31 +144,40 @@ impl Library {
         self.read(Method::GET, &path, &[], None).await
     }
 
-    /// What is remembered for this user; `after` is [`Page::next`].
+    /// What is remembered for this user.
     ///
     /// # Errors
     /// See [`LibraryError`].
-    pub async fn memories(&self, after: Option<&str>) -> Result<Page<MemoryRow>, LibraryError> {
-        self.page(&["memories"], "memories", after, &[]).await
+    pub async fn memories(&self) -> Result<Vec<MemoryRow>, LibraryError> {
+        Ok(self.list(&["memories"], "memories", &[]).await?.0)
     }
 
-    async fn page<T: serde::de::DeserializeOwned>(
+    async fn part(
+        &self,
+        conversation: &Id,
+        after: Option<i64>,
+        parameters: &[(&str, &str)],
+    ) -> Result<Page<MessageRow>, LibraryError> {
+        let path = ["conversations", conversation.as_str(), "messages"];
+        let after = after.map(|after| after.to_string());
+        let mut parameters = parameters.to_vec();
+        parameters.extend(after.iter().map(|after| ("after", after.as_str())));
+        let (items, page): (Vec<MessageRow>, _) = self.list(&path, "messages", &parameters).await?;
+        let more = page.get("has_more").and_then(Value::as_bool).unwrap_or_default();
+        let next = items.last().map(|last| last.sequence_number).filter(|_| more);
+        Ok(Page { items, next })
+    }
+
+    /// A list, and what stands beside it.
+    async fn list<T: serde::de::DeserializeOwned>(
         &self,
         path: &[&str],
         key: &str,
-        after: Option<&str>,
         parameters: &[(&str, &str)],
-    ) -> Result<Page<T>, LibraryError> {
-        let mut parameters = parameters.to_vec();
-        parameters.extend(after.map(|after| ("after", after)));
-        let mut page: Map<String, Value> = self.read(Method::GET, path, &parameters, None).await?;
-        let next = match page.remove("next") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(next)) => Some(next),
-            Some(next) => Some(next.to_string()),
-        };
+    ) -> Result<(Vec<T>, Map<String, Value>), LibraryError> {
+        let mut page: Map<String, Value> = self.read(Method::GET, path, parameters, None).await?;
         let items = page.remove(key).unwrap_or_default();
-        Ok(Page { items: serde_json::from_value(items).map_err(unusable)?, next })
+        Ok((serde_json::from_value(items).map_err(unusable)?, page))
     }
 
     async fn read<T: serde::de::DeserializeOwned>(

@@ -18,6 +18,9 @@ pub struct ConversationRow {
     /// The newest message of its active path.
     #[serde(default)]
     pub tip_message_id: Option<String>,
+    /// The newest stanza of its log, to go on from with [`Since::Stanza`](super::Since::Stanza).
+    #[serde(default)]
+    pub last_server_stanza_id: i32,
     /// What is preferred in it.
     #[serde(default)]
     pub preferences: Map<String, Value>,
@@ -51,9 +54,6 @@ pub struct MessageRow {
     /// The id a client gave it offline.
     #[serde(default)]
     pub local_id: Option<String>,
-    /// The tools it used.
-    #[serde(default)]
-    pub tool_uses: Vec<Value>,
     /// When it was made, RFC 3339.
     #[serde(default)]
     pub created_at: String,
@@ -106,7 +106,7 @@ pub struct Page<T> {
     /// What it holds.
     pub items: Vec<T>,
     /// Where the next part begins; none if this is the last.
-    pub next: Option<String>,
+    pub next: Option<i64>,
 }
 
 /// Shows no content.

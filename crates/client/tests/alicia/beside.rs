@@ -56,11 +56,11 @@ async fn memories_are_made_changed_and_forgotten() {
     soon(client.memory(memory.clone(), MemoryActionKind::Pin, None)).await.expect("pinned");
     let update = client.memory(memory.clone(), MemoryActionKind::Update, Some(content("likes coffee")));
     soon(update).await.expect("changed");
-    let memories = server.library().memories(None).await.expect("memories");
-    assert_eq!(memories.items.len(), 1);
-    assert_eq!(memories.items[0].content, "likes coffee");
+    let memories = server.library().memories().await.expect("memories");
+    assert_eq!(memories.len(), 1);
+    assert_eq!(memories[0].content, "likes coffee");
     soon(client.memory(memory.clone(), MemoryActionKind::Delete, None)).await.expect("forgotten");
-    assert!(server.library().memories(None).await.expect("memories").items.is_empty());
+    assert!(server.library().memories().await.expect("memories").is_empty());
     assert!(soon(client.memory(memory, MemoryActionKind::Pin, None)).await.is_err());
 }
 

@@ -28,6 +28,7 @@ impl Config {
         self.check_alicia(&mut findings);
         self.check_agents(&mut findings);
         self.check_memory(&mut findings);
+        self.check_speech(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
 
@@ -44,7 +45,8 @@ impl Config {
         });
         let mcp = self.mcp.values().flat_map(|server| server.env_names().map(str::to_owned));
         let embeddings = self.memory.embeddings.api_key_env.clone();
-        keys.chain(issuers).chain(agents).chain(mcp).chain(embeddings).collect()
+        let recognition = self.speech.recognition.api_key_env.clone();
+        keys.chain(issuers).chain(agents).chain(mcp).chain(embeddings).chain(recognition).collect()
     }
 
     /// The keys whose values differ in `other`, but for those that can change while the server runs.

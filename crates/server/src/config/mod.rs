@@ -12,6 +12,7 @@ mod memory;
 mod reference;
 mod secrets;
 mod sections;
+mod speech;
 #[cfg(test)]
 mod tests;
 
@@ -26,3 +27,4 @@ pub use sections::{
     LimitsConfig, LogFormat, Questions, RelayConfig, RouteConfig, StoreConfig, StoreKind, Synchronous,
     TelemetryConfig, TlsConfig,
 };
+pub use speech::{RecognitionConfig, SpeechConfig};

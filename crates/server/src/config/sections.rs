@@ -17,6 +17,7 @@ use super::alicia::AliciaConfig;
 use super::describe::{Describe, Kind, sections};
 use super::memory::MemoryConfig;
 use super::secrets::Secrets;
+use super::speech::SpeechConfig;
 
 sections! {
     /// The whole configuration. Its default runs a durable single node on loopback.
@@ -71,6 +72,8 @@ sections! {
         pub mcp: BTreeMap<String, McpConfig> = BTreeMap::new(),
         /// What people have asked to be remembered, laid before the agents that answer them.
         pub memory: MemoryConfig = MemoryConfig::default(),
+        /// What people say aloud, and who understands it.
+        pub speech: SpeechConfig = SpeechConfig::default(),
         /// How the server leaves.
         pub drain: DrainConfig = DrainConfig::default(),
         /// Logs, metrics and the admin API.

@@ -21,7 +21,7 @@ use super::connection::Bench;
 /// # Panics
 /// Something is broken.
 pub fn alicia_decode(bytes: &[u8]) {
-    let limits = AliciaLimits { client_tool_requests: bytes.len().is_multiple_of(2), ..Default::default() };
+    let limits = AliciaLimits::default();
     if let Ok(value) = decode_msgpack(bytes) {
         assert!(count(&value) <= bytes.len(), "every value costs a byte");
         let canonical = packed(&value);
@@ -99,7 +99,6 @@ pub fn alicia_connection(bytes: &[u8]) {
     let limits = AliciaLimits {
         subscriptions: 2,
         work_queue: 3,
-        outbound: 64,
         envelopes_per_10_s: 1000,
         envelopes_burst: 1000,
         ..AliciaLimits::default()
@@ -108,7 +107,7 @@ pub fn alicia_connection(bytes: &[u8]) {
         model: ModelInfo { name: "model".into(), provider: "nobody".into() },
         servers: Vec::new(),
     };
-    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts) };
+    let service = Service { elites: Vec::new().into(), facts: std::sync::Arc::new(facts), hears: false };
     let request = OpeningRequest { path: "/api/v1/ws", websocket: true, ..OpeningRequest::default() };
     Bench::new(&Alicia::new(limits, service), request, likely_frame).with(Annalist).run(bytes);
 }

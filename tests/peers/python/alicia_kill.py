@@ -1,0 +1,183 @@
+"""What is left of conversations after the server was killed: `alicia_kill.py`.
+
+Serves a slow OpenAI-compatible model and says where. Then it reads, from standard input, where a server is whose
+agent is `tests/peers/alicia_story.toml` for everybody, and that model for the principal of PEER_KEY_BOB; gets as far
+as possible, says `kill`, and reads where the server is that was started in its place (`crates/cli/tests/alicia.rs`).
+One line per check; see `checks.py`.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from alicia_resume import bytes_of
+from alicia_sync import sync, written
+from alicia_world import *
+from checks import run, summary
+
+
+async def model(reader, writer):
+    """Answers every request with a sentence every 50 ms, and never comes to an end."""
+    try:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        for number in range(1, 100_000):
+            chunk = {"choices": [{"index": 0, "delta": {"content": f"The model says {number}. "}, "finish_reason": None}]}
+            writer.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            await writer.drain()
+            await asyncio.sleep(0.05)
+    except ConnectionError:
+        pass
+
+
+class Left:
+    """A conversation in the state in which the kill finds it."""
+
+    def __init__(self, peer, conv, **known):
+        self.peer, self.who, self.conv, self.known = peer, peer.who, conv, known
+
+    async def back(self, world, seen=None, features=(*STREAMING, "tool:clock")):
+        """A new connection that knows what the old one had."""
+        entries = self.peer.memory[self.conv].entries
+        peer = await world.open(self.who, self.peer.memory)
+        return peer, await peer.handshake(self.conv, min(entries) if seen is None else seen, features=features)
+
+
+async def before(world):
+    """Everything that is to survive."""
+    left = {}
+    peer, conv = await world.met()
+    user, answer = await peer.streaming(conv, "sentences 120 every 50", 6)
+    left["story"] = Left(peer, conv, user=user, answer=answer)
+    peer, conv = await world.met(os.environ["PEER_KEY_BOB"])
+    user, answer = await peer.streaming(conv, "tell me everything", 6)
+    left["model"] = Left(peer, conv, user=user, answer=answer)
+    peer, conv = await world.met(features=(*STREAMING, "tool:clock"))
+    user, stanza = await peer.say(conv, "client clock")
+    await peer.ack(stanza)
+    left["tool"] = Left(peer, conv, user=user, request=await peer.expect(REQUEST, conv))
+    peer, conv = await world.met()
+    turns = [await peer.turn(conv, f"sentences {number}") for number in (1, 2)]
+    synced = await sync(peer, conv, written("local_1"), written("local_2", "two", 2))
+    left["done"] = Left(peer, conv, turns=turns, synced=synced, path=await world.path(peer.who, conv))
+    left["acked"] = await burst(world)
+    return left
+
+
+async def burst(world):
+    """Messages of which the last were acknowledged a moment before the kill."""
+    peer, conv = await world.met()
+    acked = []
+    for number in range(40):
+        id, stanza = await peer.say(conv, f"say {number}")
+        await peer.ack(stanza)
+        acked.append(id)
+    return Left(peer, conv, acked=acked)
+
+
+async def al_017_stanzas_go_on_and_nothing_is_lost(world):
+    done = world.left["done"]
+    turns, synced = done.known["turns"], done.known["synced"]
+    equal(await world.path(done.who, done.conv), done.known["path"], "the active path")
+    peer, handshake = await done.back(world, -1)
+    head = min(done.peer.memory[done.conv].entries)
+    live = [done.peer.memory[done.conv].entries[stanza] for stanza in range(-2, head - 1, -1)]
+    equal(bytes_of(e for e in handshake.replay if e.stanza), bytes_of(live), "the log, byte for byte")
+    equal(handshake.head, head, "head")
+    again = await sync(peer, done.conv, written("local_1"), written("local_2", "two", 2))
+    equal([one["serverId"] for one in again], [one["serverId"] for one in synced], "AL-100: the same ids")
+    _, stanza = await peer.say(done.conv, "sentences 1", id=turns[0].user)
+    await peer.ack(stanza)
+    turn = await peer.turn(done.conv, "say on")
+    equal(turn.of(START)[0].stanza, head - 1, "AL-017: the next id")
+    await leave(peer)
+
+
+async def al_041_what_was_acknowledged_is_there(world):
+    acked = world.left["acked"]
+    rows = [row["id"] for row in await world.messages(acked.who, acked.conv, all="true", limit=500)]
+    missing = [id for id in acked.known["acked"] if id not in rows]
+    equal(missing, [], "acknowledged, and gone")
+
+
+async def al_034_an_answer_of_a_story_goes_on(world):
+    left = world.left["story"]
+    answer = left.known["answer"]
+    # Nothing that was sent before the kill is different now: the Memory compares bytes.
+    peer, handshake = await left.back(world, -1)
+    await peer.finish(left.conv, answer) if not peer.memory[left.conv].answers[answer]["final"] else None
+    expected = " ".join(f"This is sentence {number}." for number in range(1, 121))
+    equal(joined(peer.memory[left.conv].answers[answer]["pieces"]).strip(), expected, "the whole text, once")
+    peer.inbox.clear()
+    await leave(peer)
+
+
+async def al_036_an_answer_of_a_model_ends_with_a_501(world):
+    left = world.left["model"]
+    answer = left.known["answer"]
+    peer, handshake = await left.back(world)
+    entries = [e for e in handshake.replay if e.stanza]
+    if not any(e.type == ERROR for e in entries):
+        entries.append(await peer.expect(ERROR, left.conv))
+    ensure(peer.memory[left.conv].answers[answer]["final"], "no final sentence", entries)
+    error = next(e for e in entries if e.type == ERROR)
+    equal((error["code"], error["recoverable"], error["originatingId"]), (501, True, answer), f"error {error}")
+    final = next(e for e in entries if e.final)
+    equal(final["text"], "", "the final sentence")
+    ensure(final.stanza > error.stanza, "the sentence comes first", final, error)
+    row = await world.message(left.who, left.conv, answer)
+    equal(row["contents"].strip(), joined(peer.memory[left.conv].answers[answer]["pieces"]).strip(), "the partial text is kept")
+    await leave(peer)
+
+
+async def a_client_tool_stays_open_over_a_kill(world):
+    left = world.left["tool"]
+    request = left.known["request"]
+    peer, handshake = await left.back(world, request.stanza + 1)
+    equal(bytes_of(handshake.replay[:1]), bytes_of([request]), "the request is replayed")
+    result = {"id": request["id"] + "_result", "requestId": request["id"], "conversationId": left.conv, "success": True, "result": "noon"}
+    stanza = await peer.send(RESULT, left.conv, result)
+    await peer.ack(stanza)
+    await peer.next(lambda e: e.final)
+    [answer] = peer.memory[left.conv].answers.values()
+    ensure("You answered noon." in joined(answer["pieces"]), "the turn goes on", answer)
+    equal([e for e in peer.memory[left.conv].entries.values() if e.type == REQUEST], [request], "asked once")
+    peer.inbox.clear()
+    await leave(peer)
+
+
+CHECKS = (
+    al_017_stanzas_go_on_and_nothing_is_lost,
+    al_041_what_was_acknowledged_is_there,
+    al_034_an_answer_of_a_story_goes_on,
+    al_036_an_answer_of_a_model_ends_with_a_501,
+    a_client_tool_stays_open_over_a_kill,
+)
+
+
+async def line():
+    said = await asyncio.to_thread(sys.stdin.readline)
+    ensure(said.strip(), "nobody says where the server is")
+    return said.strip()
+
+
+async def main():
+    server = await asyncio.start_server(model, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    print(f"http://{host}:{port}", flush=True)
+    world, results = World(await line()), []
+    left = await before(world)
+    print("kill", flush=True)
+    world = World(await line())
+    world.left = left
+    for one in left.values():
+        # What was on its way belongs to what the device had.
+        await one.peer.closed()
+    for check in CHECKS:
+        await run(check, world, results, 3 * PATIENCE)
+    return summary(results)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
