@@ -80,10 +80,10 @@ fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
 }
 
 fn refused(error: StoreError) -> Failure {
-    Failure::failed(match error {
-        StoreError::Refused(reason) => reason,
-        other => format!("{other}; everything is as it was"),
-    })
+    if let StoreError::Refused(reason) = error {
+        return Failure::failed(reason);
+    }
+    Failure::failed(format!("{error}; everything is as it was"))
 }
 
 /// How much there is now.

@@ -43,29 +43,26 @@ async fn answer(asked: Envelope, own: Id, say: mpsc::Sender<Bytes>) {
         // Nobody listens any more.
         let _ = say.send(encode(&envelope)).await;
     };
-    match asked.body {
-        Body::Configuration(_) => send(0, configuration(None).into()).await,
-        Body::UserMessage(message) => {
-            let Some(load) = Load::parse(&message.content.0) else { return };
-            let acknowledged = Acknowledgement { acknowledged_stanza_id: asked.stanza_id, success: true };
-            send(0, acknowledged.into()).await;
-            let start = StartAnswer {
-                id: message.id.clone(),
-                previous_id: message.id.clone(),
-                answer_type: None,
-                planned_sentence_count: None,
-            };
-            send(-1, start.into()).await;
-            let mut pace = load.pace();
-            for number in 1..=load.count {
-                pace.next().await;
-                let text = format!("A{}", sentence(&load));
-                send(-1, piece(&message.id, number, text, false)).await;
-            }
-            send(-1, piece(&message.id, load.count + 1, String::new(), true)).await;
-        }
-        _ => {}
+    let Body::UserMessage(message) = asked.body else {
+        return send(0, configuration(None).into()).await;
+    };
+    let Some(load) = Load::parse(&message.content.0) else { return };
+    let acknowledged = Acknowledgement { acknowledged_stanza_id: asked.stanza_id, success: true };
+    send(0, acknowledged.into()).await;
+    let start = StartAnswer {
+        id: message.id.clone(),
+        previous_id: message.id.clone(),
+        answer_type: None,
+        planned_sentence_count: None,
+    };
+    send(-1, start.into()).await;
+    let mut pace = load.pace();
+    for number in 1..=load.count {
+        pace.next().await;
+        let text = format!("A{}", sentence(&load));
+        send(-1, piece(&message.id, number, text, false)).await;
     }
+    send(-1, piece(&message.id, load.count + 1, String::new(), true)).await;
 }
 
 fn piece(answer: &Id, sequence: u32, text: String, is_final: bool) -> Body {
