@@ -1,0 +1,29 @@
+//! Alicia on the real server, statement by statement: clients that speak the wire by hand, an agent that
+//! does what the test says, and in between nothing but the server.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy does not take for tests"
+)]
+
+mod absence;
+mod control;
+mod device;
+mod devices;
+mod elites;
+mod endings;
+mod feedback;
+mod handshake;
+mod pack;
+mod puppet;
+mod stage;
+mod stanzas;
+#[path = "../support/mod.rs"]
+mod support;
+mod subscribe;
+mod sync;
+mod tools;
+mod turns;
+mod vary;
