@@ -153,6 +153,7 @@ impl Agent for Echo {
             },
             version: None,
             executor: Executor::Agent,
+            grace_ms: 0,
             options: Value::Null,
         }]
     }

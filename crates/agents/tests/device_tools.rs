@@ -86,6 +86,7 @@ fn tool(name: &str, executor: Executor) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor,
+        grace_ms: 0,
         options: Value::Null,
     }
 }
@@ -120,6 +121,7 @@ async fn the_tools_of_the_device_are_offered_before_the_agent_begins() {
         },
         version: None,
         executor: executor(),
+        grace_ms: 0,
         options: json!({ "tool_type": "action", "agent_name": "LinuxAgent", "tool_name": "open.log" }),
     };
     let count = Tool {

@@ -111,8 +111,8 @@ async fn whoever_asks_runs_the_tool_if_they_can() {
     let calls = port.calls();
     let [Call { kind, executor, deadline, options, .. }] = calls.as_slice() else { panic!("{calls:?}") };
     assert_eq!(*kind, CallKind::Tool { name: "clock".into(), args: json!({ "n": 1 }) });
-    assert_eq!((executor, options), (&ann(), &json!({ "either": true })));
-    assert_eq!(*deadline, Timestamp::from_secs(1_007));
+    assert_eq!((executor, options), (&ann(), &json!({ "either": true, "grace_ms": 2000 })));
+    assert_eq!(*deadline, Timestamp::from_secs(1_009));
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn several_tools_are_offered_at_the_same_time() {
     let calls = port.calls();
     assert_eq!(calls.len(), 6);
     assert!(
-        calls[..2].iter().all(|call| call.deadline == Timestamp::from_secs(1_300)),
+        calls[..2].iter().all(|call| call.deadline == Timestamp::from_secs(1_302)),
         "nobody waits for an hour"
     );
 }
@@ -224,7 +224,7 @@ async fn a_story_offers_the_tools_that_it_shows() {
     let port = answering(CallEnd::done(json!("theirs")));
     replay_brief(&script(), &port, asked("tool", json!(["worker"]), 1), Vec::new()).await.unwrap();
     assert_eq!((executors(&port), port.text().as_str()), (vec![ann()], "after"));
-    assert_eq!(port.calls()[0].deadline, Timestamp::from_secs(1_009));
+    assert_eq!(port.calls()[0].deadline, Timestamp::from_secs(1_011));
 
     let port = answering(unknown_tool());
     replay_brief(&script(), &port, asked("tool", json!(["worker"]), 1), Vec::new()).await.unwrap();

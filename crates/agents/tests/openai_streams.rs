@@ -63,6 +63,7 @@ fn tool(name: &str) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Anyone,
+        grace_ms: 0,
         options: Value::Null,
     }
 }

@@ -33,6 +33,7 @@ fn tool(name: &str, executor: Executor) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor,
+        grace_ms: 0,
         options: Value::Null,
     }
 }

@@ -52,6 +52,7 @@ impl World {
             annotations: ToolAnnotations::default(),
             version: None,
             executor: Executor::Principal(PrincipalId::from("ann")),
+            grace_ms: 0,
             options: Value::Null,
         };
         let tools = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
@@ -73,6 +74,7 @@ impl World {
             history: None,
             workspace: None,
             serial: true,
+            once: false,
             deadline: Timestamp::from_secs(10_000),
             key: None,
             meta: Value::Null,

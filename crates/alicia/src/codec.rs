@@ -9,7 +9,7 @@ use crate::error::{DecodeError, Fault, FieldError, Origin};
 use crate::id::{Id, is_user_id};
 use crate::limits::{AliciaLimits, RELIABLE_PACKET, size};
 use crate::lite::{LiteBody, LiteEnvelope, LiteTrace, LiteType};
-use crate::message::{Body, Envelope, Execution, MessageType, Meta, Reason, Side, Transports};
+use crate::message::{Body, Envelope, MessageType, Meta, Reason, Side, Transports};
 use crate::value::{Map, Value, decode_msgpack, encode_map, encoded_size};
 
 /// What is agreed on a connection about the form of its envelopes.
@@ -212,7 +212,7 @@ impl Reader<'_> {
         stanza_id: i32,
     ) -> Result<Option<Id>, Fault> {
         let on_socket_only = kind.transports() == Transports::WebSocket;
-        if !kind.is_sent_by(self.from, self.limits) || (on_socket_only && self.dialect == Dialect::LiveKit) {
+        if !kind.is_sent_by(self.from) || (on_socket_only && self.dialect == Dialect::LiveKit) {
             return Err(Fault::Direction(kind));
         }
         let wrong_sign = match self.from {
@@ -293,15 +293,8 @@ impl Reader<'_> {
 
     /// What a body must not be because a client sends it.
     fn acceptable(&self, body: Body) -> Result<Body, FieldError> {
-        if self.from == Side::Client {
-            if body.new_row().is_some_and(Id::is_fallback) {
-                return Err(FieldError::new("id", Reason::Fallback));
-            }
-            if let Body::ToolUseRequest(request) = &body
-                && request.execution == Execution::Client
-            {
-                return Err(FieldError::new("execution", Reason::Choice(&["server", "either"])));
-            }
+        if self.from == Side::Client && body.new_row().is_some_and(Id::is_fallback) {
+            return Err(FieldError::new("id", Reason::Fallback));
         }
         Ok(body)
     }

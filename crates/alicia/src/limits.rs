@@ -51,14 +51,8 @@ pub struct AliciaLimits {
     pub subscriptions: u32,
     /// Most stanzas that are replayed.
     pub replay: u32,
-    /// Stanzas of a conversation that stay in memory.
-    pub hot_stanzas: u32,
-    /// Envelopes that may wait to be sent.
-    pub outbound: u32,
     /// Requests of a conversation that may wait.
     pub work_queue: u32,
-    /// How long a request may wait for a place in a full queue, in milliseconds.
-    pub queue_wait_ms: u32,
     /// How long one generation may take, tools included, in seconds.
     pub generation_s: u32,
     /// Time for a tool whose request names none, in milliseconds.
@@ -75,20 +69,14 @@ pub struct AliciaLimits {
     pub idle_s: u32,
     /// How long one write may take, in seconds.
     pub write_s: u32,
-    /// How long sequenced envelopes are kept at least, in hours.
-    pub retention_h: u32,
     /// Audio that may wait for its end, in seconds.
     pub audio_s: u32,
-    /// How long recognition may take, in seconds.
-    pub recognition_s: u32,
     /// Envelopes that a client may send in ten seconds.
     pub envelopes_per_10_s: u32,
     /// Envelopes that a client may send at once.
     pub envelopes_burst: u32,
     /// Undecodable inputs in a minute after which the connection ends.
     pub undecodable_per_min: u32,
-    /// Whether clients may ask the server to run its tools.
-    pub client_tool_requests: bool,
 }
 
 impl Default for AliciaLimits {
@@ -114,10 +102,7 @@ impl Default for AliciaLimits {
             items: 1_024,
             subscriptions: 100,
             replay: 1_000,
-            hot_stanzas: 200,
-            outbound: 1_024,
             work_queue: 100,
-            queue_wait_ms: 100,
             generation_s: 300,
             tool_ms: 30_000,
             tool_most_ms: 300_000,
@@ -126,13 +111,10 @@ impl Default for AliciaLimits {
             ping_s: 30,
             idle_s: 60,
             write_s: 10,
-            retention_h: 24,
             audio_s: 30,
-            recognition_s: 30,
             envelopes_per_10_s: 60,
             envelopes_burst: 60,
             undecodable_per_min: 10,
-            client_tool_requests: false,
         }
     }
 }

@@ -86,6 +86,7 @@ pub fn client_tool(definition: ToolDef, attachment: &AttachmentId) -> Tool {
         },
         version: definition.version,
         executor: Executor::Attachment(attachment.clone()),
+        grace_ms: 0,
         options: Json::Null,
     }
 }

@@ -6,6 +6,7 @@ use switchboard_client::Trust;
 use switchboard_client::acolyte;
 use switchboard_client::admin::{Admin, AdminError, Page, SessionsQuery};
 use switchboard_client::aip;
+use switchboard_client::alicia;
 use switchboard_client::asp::{ConnectError, Options};
 use switchboard_core::{SessionId, SessionRow};
 
@@ -86,6 +87,20 @@ impl Remote {
     /// How to connect over Acolyte.
     pub(crate) fn acolyte(&self) -> acolyte::Options {
         let options = acolyte::Options::new(&self.url).trust(self.trust.clone());
+        match &self.token {
+            Some(token) => options.token(token),
+            None => options,
+        }
+    }
+
+    /// How to connect over Alicia.
+    pub(crate) fn alicia(&self) -> alicia::Options {
+        let config = alicia::ClientConfig {
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            device: Some("terminal".to_owned()),
+            ..alicia::ClientConfig::default()
+        };
+        let options = alicia::Options::new(&self.url).trust(self.trust.clone()).config(config);
         match &self.token {
             Some(token) => options.token(token),
             None => options,
@@ -199,6 +214,36 @@ impl Remote {
                 Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
             }
             acolyte::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
+        }
+    }
+
+    /// Why there is no connection over Alicia, and what to do.
+    pub(crate) fn disconnected_alicia(&self, error: &alicia::ConnectError) -> Failure {
+        match error {
+            alicia::ConnectError::Options(options) => Failure::usage(options.to_string()),
+            alicia::ConnectError::Failed(cause) => self.failed_alicia(cause),
+            alicia::ConnectError::ClientClosed => Failure::unreachable(format!("{}: {error}", self.url)),
+        }
+    }
+
+    /// Why a request over HTTP was not answered, and what to do.
+    pub(crate) fn refused_alicia(&self, error: &alicia::LibraryError) -> Failure {
+        match error {
+            alicia::LibraryError::Failed(cause) => self.failed_alicia(cause),
+            alicia::LibraryError::Unusable(_) => Failure::failed(format!("{}: {error}", self.url)),
+        }
+    }
+
+    fn failed_alicia(&self, cause: &alicia::Cause) -> Failure {
+        let url = &self.url;
+        match cause {
+            alicia::Cause::Unreachable(why) => self.unreachable(why),
+            alicia::Cause::Refused { status: 401, .. } => {
+                Failure::unreachable(format!("{url}: {cause}; {GIVE_A_TOKEN}"))
+            }
+            alicia::Cause::Refused { .. } | alicia::Cause::Lost(_) => {
+                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
+            }
         }
     }
 

@@ -168,6 +168,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
                     device: device.map(Callsign::new),
                     origin: Box::new(origin),
                     serial,
+                    once: false,
                     deadline: Timestamp::from_micros(deadline),
                     parent: parent.map(MessageId::new),
                     names: None,
@@ -307,6 +308,7 @@ fn tool() -> impl Strategy<Value = Tool> {
             annotations: ToolAnnotations { read_only, confirm, ..ToolAnnotations::default() },
             version,
             executor,
+            grace_ms: 0,
             options,
         },
     )

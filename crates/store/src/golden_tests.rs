@@ -139,6 +139,7 @@ fn golden_batch() -> Batch {
         },
         version: Some("1.2".into()),
         executor: Executor::Attachment(attachment.clone()),
+        grace_ms: 0,
         options: Value::Null,
     };
     let call = Call {
@@ -220,6 +221,7 @@ fn golden_batch() -> Batch {
             device: None,
             origin: Box::new(origin),
             serial: true,
+            once: false,
             deadline: Timestamp::from_secs(1_800_000_000),
             parent: None,
             names: None,
@@ -272,6 +274,7 @@ fn golden_devices() -> Batch {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Device(device.clone()),
+        grace_ms: 0,
         options: json!({ "tool_type": "action" }),
     };
     let ended = |end| Event::CallEnded { turn: turn.clone(), call: CallId::from("call"), end };
@@ -305,6 +308,7 @@ fn golden_devices() -> Batch {
                 options: Value::Null,
             }),
             serial: false,
+            once: false,
             deadline: Timestamp::NEVER,
             parent: None,
             names: None,

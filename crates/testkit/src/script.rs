@@ -350,6 +350,7 @@ impl ToolSpec {
             annotations: ToolAnnotations::default(),
             version: None,
             executor: Executor::Agent,
+            grace_ms: 0,
             options: Value::Null,
         }
     }

@@ -70,6 +70,7 @@ fn start(turn: &str, input: &str, device: &str) -> Output {
         history: None,
         workspace: None,
         serial: false,
+        once: false,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,

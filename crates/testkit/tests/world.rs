@@ -120,6 +120,7 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
         history: None,
         workspace: None,
         serial: true,
+        once: false,
         deadline: Timestamp::NEVER,
         key: None,
         meta: serde_json::Value::Null,

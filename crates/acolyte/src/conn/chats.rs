@@ -164,6 +164,7 @@ impl AcolyteConnection {
             workspace: request.workspace.clone(),
             // The client tells the history, so nothing has to wait for it (R7).
             serial: false,
+            once: false,
             deadline: self.now.after(Duration::from_secs(self.limits.chat_s.into())),
             key: None,
             meta: map::meta(request),

@@ -199,6 +199,7 @@ fn accepted(turn: &TurnId) -> Event {
         device: None,
         origin: Box::new(origin()),
         serial: false,
+        once: false,
         deadline: Timestamp::from_secs(9000),
         parent: None,
         names: None,

@@ -83,6 +83,7 @@ impl ToolInfo {
             annotations: annotations(self.annotations.as_ref().and_then(Value::as_object)),
             version: None,
             executor: Executor::Device(device.clone()),
+            grace_ms: 0,
             options: Value::Object(context.options(tool_type)),
         })
     }

@@ -33,6 +33,7 @@ impl Listed {
             annotations: self.annotations.clone(),
             version: None,
             executor: Executor::Agent,
+            grace_ms: 0,
             options: json!({ "mcp": server }),
         }
     }

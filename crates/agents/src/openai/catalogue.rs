@@ -85,6 +85,7 @@ mod tests {
             annotations: ToolAnnotations::default(),
             version: None,
             executor,
+            grace_ms: 0,
             options: Value::Null,
         }
     }

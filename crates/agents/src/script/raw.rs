@@ -60,6 +60,7 @@ impl RawTool {
             },
             version: self.version,
             executor: Executor::Agent,
+            grace_ms: 0,
             options: Value::Null,
         }
     }

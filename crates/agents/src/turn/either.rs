@@ -49,9 +49,9 @@ impl Turn {
             id,
             kind,
             executor: Some(Executor::Principal(self.brief.origin.principal.clone())),
-            deadline: self.port.now().after(timeout.min(MAX_TIME)),
+            deadline: self.port.now().after(timeout.min(MAX_TIME) + Duration::from_millis(GRACE_MS)),
             batch: None,
-            options: json!({ "either": true }),
+            options: json!({ "either": true, "grace_ms": GRACE_MS }),
         };
         Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] }
     }
@@ -68,5 +68,7 @@ pub(super) fn is_left_to_agent(end: &CallEnd) -> bool {
 
 /// Where the origin of a turn names the tools that whoever asks can run.
 const TOOLS: &str = "tools";
+/// What the client gets on top of the time, for the way there and back.
+const GRACE_MS: u64 = 2_000;
 /// How long nobody waits for a tool that the agent could run itself.
 const MAX_TIME: Duration = Duration::from_secs(300);

@@ -186,6 +186,7 @@ impl AipConnection {
             history: None,
             workspace: None,
             serial: true,
+            once: false,
             deadline: self.now.after(Duration::from_secs(self.limits.task_s.into())),
             key: None,
             meta: message.metadata.map_or(Value::Null, Value::Object),

@@ -31,6 +31,7 @@ fn start(turn: &str, request: &str, device: Option<&str>) -> Op {
         history: None,
         workspace: None,
         serial: false,
+        once: false,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,
@@ -203,6 +204,7 @@ fn a_device_whose_tools_are_used_by_a_turn_for_nobody_is_asked_and_not_told_the_
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Device("dev".into()),
+        grace_ms: 0,
         options: json!({ "tool_type": "data_collection", "agent_name": "AppAgent" }),
     };
     let change = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };

@@ -45,7 +45,9 @@ impl Answer {
         // The agent runs it itself if the client does not.
         let either = call.options.get("either").and_then(Json::as_bool).unwrap_or_default();
         let time = millis(call.deadline).saturating_sub(millis(desk.at));
-        let time = if here { time } else { time.saturating_sub(GRACE_MS) };
+        // What whoever runs it gets on top is not for it to use up.
+        let grace = call.options.get("grace_ms").and_then(Json::as_i64).unwrap_or_default();
+        let time = time.saturating_sub(grace.max(0));
         let tool = ToolUse {
             id: book.derived(Prefix::ToolUse, &[self.turn.as_str(), call.id.as_str()]),
             name,
@@ -226,5 +228,3 @@ const MOST_NAME: usize = 100;
 const MOST_MESSAGE: usize = 16 << 10;
 /// Most time that a request gives a tool (§11.1).
 const MOST_MS: i64 = 300_000;
-/// What the server's clock adds for a client (§5.4).
-const GRACE_MS: i64 = 2_000;

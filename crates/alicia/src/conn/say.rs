@@ -180,6 +180,7 @@ impl AliciaConnection {
             history: None,
             workspace: None,
             serial: true,
+            once: true,
             deadline: self.now.after(secs(self.limits.generation_s)),
             key: None,
             meta: Value::Null,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_core::model::{CallEnd, CallError, Executor, Tool, ToolAnnotations, ToolChange};
 use switchboard_core::{Op, Reject, SessionId, ToolName, Within};
 
@@ -69,7 +69,7 @@ impl AliciaConnection {
     /// Registers the tools that the client runs, and withdraws those that it runs no longer. What the agent
     /// runs itself is not registered twice: it hears with each turn that the client could run it as well.
     pub(super) fn declare_tools(&mut self, session: &SessionId, known_tools: &[Tool]) {
-        let principal = self.principal.id.clone();
+        let (principal, grace_ms) = (self.principal.id.clone(), self.limits.tool_grace_ms);
         let Some(known) = self.followed.get_mut(session) else { return };
         let agents_own = |name: &str| {
             known_tools.iter().any(|tool| tool.name.as_str() == name && tool.executor == Executor::Agent)
@@ -83,7 +83,7 @@ impl AliciaConnection {
             .collect();
         let add: Vec<Tool> = wanted
             .difference(&known.declared)
-            .map(|name| declared(name, Executor::Principal(principal.clone())))
+            .map(|name| declared(name, Executor::Principal(principal.clone()), grace_ms))
             .collect();
         let remove: Vec<ToolName> =
             known.declared.difference(&wanted).map(|name| ToolName::new(name.as_str())).collect();
@@ -116,7 +116,7 @@ fn is_tool_name(name: &str) -> bool {
 }
 
 /// A tool of which nothing is known but its name.
-fn declared(name: &str, executor: Executor) -> Tool {
+fn declared(name: &str, executor: Executor, grace_ms: u32) -> Tool {
     Tool {
         name: ToolName::new(name),
         description: String::new(),
@@ -125,7 +125,8 @@ fn declared(name: &str, executor: Executor) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor,
-        options: Value::Null,
+        grace_ms,
+        options: json!({ "grace_ms": grace_ms }),
     }
 }
 

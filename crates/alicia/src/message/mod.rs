@@ -294,16 +294,12 @@ impl MessageType {
         self as u16
     }
 
-    /// Whether this side sends it; a client's ToolUseRequest is a matter of configuration.
-    pub fn is_sent_by(self, side: Side, limits: &AliciaLimits) -> bool {
-        match (self.direction(), side) {
-            (Direction::Both, _)
-            | (Direction::ToServer, Side::Client)
-            | (Direction::ToClient, Side::Server) => true,
-            (Direction::ToServer, Side::Server) => false,
-            (Direction::ToClient, Side::Client) => {
-                self == Self::ToolUseRequest && limits.client_tool_requests
-            }
+    /// Whether this side sends it.
+    pub fn is_sent_by(self, side: Side) -> bool {
+        match self.direction() {
+            Direction::Both => true,
+            Direction::ToServer => side == Side::Client,
+            Direction::ToClient => side == Side::Server,
         }
     }
 

@@ -280,6 +280,7 @@ pub(crate) fn chat(turn: &str, content: &str, place: Place) -> NewTurn {
         history: None,
         workspace: None,
         serial: true,
+        once: false,
         deadline: Timestamp::from_millis(BEGIN + 300_000),
         key: None,
         meta: Value::Null,

@@ -77,7 +77,7 @@ fn what_a_client_answers_is_not_told_to_it() {
     world.call("t1", "c1", tool(json!({})), Executor::Principal("ann".into()));
     let bodies = world.bodies();
     let asked = request(&bodies[0]);
-    assert_eq!((asked.execution, asked.timeout_ms), (Execution::Client, Some(28_000)), "less the grace");
+    assert_eq!((asked.execution, asked.timeout_ms), (Execution::Client, Some(30_000)));
     assert_eq!(world.annals.call_of(&asked.id), Some(("t1".into(), "c1".into())));
     assert!(!world.annals.is_answered(&asked.id));
     world.answer("t1", "c1", CallEnd::done(json!("noon")), &Actor::client("ann".into()));
@@ -101,7 +101,7 @@ fn al_065_what_a_client_does_not_answer_times_out() {
     assert_eq!((given.request_id.as_ref(), given.success), (Some(&id), false));
     assert_eq!(
         text(world.rows.one("alicia_tool_uses", "id", id.as_str()), "error_message"),
-        "timeout: clock: 28000 ms elapsed"
+        "timeout: clock: 30000 ms elapsed"
     );
 }
 

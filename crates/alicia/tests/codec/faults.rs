@@ -140,12 +140,11 @@ fn arrays_hold_64_envelopes_at_most() {
 
 #[test]
 fn al_012_a_type_from_the_wrong_side_is_refused_before_its_body_is_read() {
-    let limits = AliciaLimits::default();
     for kind in MessageType::ALL {
         for from in [Side::Client, Side::Server] {
             let read = body(kind.number(), Map::new(), from);
             let refused = read.is_err_and(|error| error.code() == Code::WrongSide);
-            assert_eq!(refused, !kind.is_sent_by(from, &limits), "{kind} from {from:?}");
+            assert_eq!(refused, !kind.is_sent_by(from), "{kind} from {from:?}");
         }
     }
     assert_eq!(Code::WrongSide.severity(), Severity::Warning);
@@ -188,23 +187,11 @@ fn al_012_sockets_have_types_that_rooms_have_not() {
 }
 
 #[test]
-fn al_012_tool_requests_of_clients_are_a_matter_of_configuration() {
-    let members = |execution: &str| {
-        map(r#"{"id": "atu_1", "messageId": "am_1", "toolName": "clock", "parameters": {}}"#)
-            .with("execution", execution)
-    };
-    let limits = AliciaLimits { client_tool_requests: true, ..AliciaLimits::default() };
-    let code = |execution: &str, limits: &AliciaLimits| {
-        let packet = bytes(envelope(6, members(execution)));
-        decode(&packet, Side::Client, Dialect::Full, limits)
-            .remove(0)
-            .map(|_| ())
-            .map_err(|error| error.code())
-    };
-    assert_eq!(code("server", &AliciaLimits::default()), Err(Code::WrongSide));
-    assert_eq!(code("server", &limits), Ok(()));
-    assert_eq!(code("either", &limits), Ok(()));
-    assert_eq!(code("client", &limits), Err(Code::OutOfRange));
+fn al_012_clients_do_not_ask_for_tools() {
+    let members = r#"{"id": "atu_1", "messageId": "am_1", "toolName": "clock", "parameters": {}, "execution": "server"}"#;
+    let packet = bytes(envelope(6, map(members)));
+    let error = all(&packet, Side::Client, Dialect::Full).remove(0).unwrap_err();
+    assert_eq!(error.code(), Code::WrongSide);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use switchboard_alicia::{
 };
 
 /// Both sides that may send a type.
-fn senders(kind: MessageType, limits: &AliciaLimits) -> Vec<Side> {
-    [Side::Client, Side::Server].into_iter().filter(|side| kind.is_sent_by(*side, limits)).collect()
+fn senders(kind: MessageType) -> Vec<Side> {
+    [Side::Client, Side::Server].into_iter().filter(|side| kind.is_sent_by(*side)).collect()
 }
 
 fn one(bytes: &[u8], from: Side, dialect: Dialect) -> Result<Decoded, DecodeError> {
@@ -71,7 +71,7 @@ proptest! {
     fn every_type_round_trips_from_every_side(seed in any::<u64>()) {
         let mut g = Gen::new(seed);
         for kind in MessageType::ALL {
-            for from in senders(*kind, &AliciaLimits::default()) {
+            for from in senders(*kind) {
                 let envelope = envelope(&mut g, *kind, from);
                 let bytes = encode(&envelope);
                 let read = full(&bytes, from);
@@ -99,7 +99,7 @@ proptest! {
     fn al_007_order_width_and_unknown_keys_change_nothing(seed in any::<u64>()) {
         let mut g = Gen::new(seed);
         for kind in MessageType::ALL {
-            for from in senders(*kind, &AliciaLimits::default()) {
+            for from in senders(*kind) {
                 let envelope = envelope(&mut g, *kind, from);
                 let mut map = wide::shuffled(&mut g, envelope.to_map());
                 map.insert("x-unknown", g.of::<Value>());
@@ -117,7 +117,7 @@ proptest! {
     fn every_type_cut_at_every_length_is_refused(seed in any::<u64>(), at in any::<prop::sample::Index>()) {
         let mut g = Gen::new(seed);
         for kind in MessageType::ALL {
-            for from in senders(*kind, &AliciaLimits::default()) {
+            for from in senders(*kind) {
                 let bytes = encode(&envelope(&mut g, *kind, from));
                 prop_assert!(one(&bytes[..at.index(bytes.len())], from, Dialect::Full).is_err());
             }
@@ -193,7 +193,7 @@ proptest! {
     fn damaged_envelopes_never_panic(seed in any::<u64>(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut g = Gen::new(seed);
         for kind in MessageType::ALL {
-            for from in senders(*kind, &AliciaLimits::default()) {
+            for from in senders(*kind) {
                 let mut bytes = encode(&envelope(&mut g, *kind, from)).to_vec();
                 let index = at.index(bytes.len());
                 bytes[index] = byte;

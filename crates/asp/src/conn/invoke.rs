@@ -87,6 +87,7 @@ impl AspConnection {
             workspace: None,
             // Without a session of their own, requests never wait for each other.
             serial: invoke.serial && invoke.session.is_some(),
+            once: false,
             deadline: self.now.after(Duration::from_millis(u64::from(invoke.deadline_ms))),
             key,
             meta: invoke.meta.clone().map_or(Json::Null, |meta| Json::from(Value::Map(meta))),

@@ -5,7 +5,6 @@ use std::io::IsTerminal as _;
 use serde_json::Value;
 use switchboard_client::acolyte::{self as acolyte_client, StreamClient};
 use switchboard_client::asp::{Client, ClientInfo, Options};
-use switchboard_core::MessageRow;
 
 use crate::clock;
 use crate::console::Console;
@@ -14,6 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::remote::{Remote, RemoteArgs};
 
 mod acolyte;
+mod alicia;
 mod asp;
 mod history;
 mod input;
@@ -30,6 +30,7 @@ use acolyte::{AcolytePeer, Wire};
 use asp::AspPeer;
 use history::History;
 use input::Input;
+use past::Past;
 use people::People;
 use programs::Programs;
 use said::Peer;
@@ -48,6 +49,7 @@ Examples:
   echo \"count 3\" | switchboard chat --json
   switchboard chat --tool 'clock=date' --once 'call clock'
   switchboard chat --protocol acolyte --session notes
+  switchboard chat --protocol alicia --session tea
 
 At the prompt:
   Ctrl-C   while an answer comes: stops it; at the prompt: once more leaves
@@ -62,6 +64,10 @@ of the session, and what is said from then on. Its sessions are apart from those
 the session sess_NAME, and has lower-case letters and digits only. --agent is the model asked for.
 The agent cannot ask questions or use tools of this machine there. With acolyte-sse every message
 is a request of its own: an answer that is cut off is lost.
+
+Over Alicia, NAME is the title of a conversation, or its id, ac_…. Everything that was said stays
+there, also what was asked anew or answered again: /branches shows it, and /help what else there is.
+The server chooses the agent.
 
 With --once, the answer goes to the output and everything else to the error stream. Exit codes:
 0 answered, 1 failed, 3 no connection, 130 interrupted.
@@ -113,6 +119,8 @@ enum Protocol {
     Acolyte,
     /// Acolyte over HTTP and server-sent events
     AcolyteSse,
+    /// Alicia over WebSocket
+    Alicia,
 }
 
 /// Runs `chat`.
@@ -121,11 +129,14 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     let session = match args.protocol {
         Protocol::Asp => asp_session(&args)?,
         Protocol::Acolyte | Protocol::AcolyteSse => acolyte_session(&args)?,
+        Protocol::Alicia if args.new => "new".to_owned(),
+        Protocol::Alicia => asp_session(&args)?,
     };
     let (consents, questions) = tokio::sync::mpsc::channel(16);
     let meeting = match args.protocol {
         Protocol::Asp => meet_asp(&args, &remote, &session, consents).await?,
         Protocol::Acolyte | Protocol::AcolyteSse => meet_acolyte(&args, &remote, &session).await?,
+        Protocol::Alicia => meet_alicia(&args, &remote, &session, consents).await?,
     };
     let typed = args.once.is_none() && std::io::stdin().is_terminal() && console.is_terminal();
     let input = if typed { Input::editor(environment.state_folder())? } else { Input::lines() };
@@ -142,7 +153,7 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     if args.once.is_none() {
         view.welcome(&remote.url, &session)?;
         if !args.no_history {
-            view.past(meeting.past.get(..SHOWN).unwrap_or(&meeting.past))?;
+            view.past(&meeting.past)?;
         }
     }
     if let Some(note) = meeting.note {
@@ -161,7 +172,7 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
 struct Meeting {
     peer: Box<dyn Peer>,
     /// The newest first.
-    past: Vec<MessageRow>,
+    past: Vec<Past>,
     /// Something the user should know before it begins.
     note: Option<&'static str>,
 }
@@ -177,7 +188,28 @@ async fn meet_asp(
     let peer = Box::new(AspPeer::new(client, session.to_owned(), args.timeout));
     let wanted = args.once.is_none() && !args.no_history && !args.new;
     let past = if wanted { past::messages(remote, session, SHOWN).await } else { None };
-    Ok(Meeting { peer, past: past.unwrap_or_default(), note: None })
+    let past = past.iter().flatten().map(Past::from).collect();
+    Ok(Meeting { peer, past, note: None })
+}
+
+async fn meet_alicia(
+    args: &Args,
+    remote: &Remote,
+    session: &str,
+    consents: tools::Consents,
+) -> Result<Meeting, Failure> {
+    if args.agent.is_some() {
+        return Err(Failure::usage("over Alicia, the server chooses the agent; leave out --agent"));
+    }
+    let wanted = alicia::Wanted {
+        session: (!args.new).then_some(session),
+        past: if args.once.is_none() && !args.no_history { SHOWN } else { 0 },
+        tools: &args.tools,
+        consents: (!args.yes).then_some(consents),
+        timeout: args.timeout,
+    };
+    let (peer, past) = alicia::meet(remote, wanted).await?;
+    Ok(Meeting { peer: Box::new(peer), past, note: None })
 }
 
 async fn meet_acolyte(args: &Args, remote: &Remote, session: &str) -> Result<Meeting, Failure> {
@@ -204,6 +236,7 @@ async fn meet_acolyte(args: &Args, remote: &Remote, session: &str) -> Result<Mee
     let past = past.unwrap_or_default();
     let history = History::new(&past)?;
     let peer = Box::new(AcolytePeer::new(wire, session.to_owned(), model, history, args.timeout));
+    let past = past.iter().take(SHOWN).map(Past::from).collect();
     Ok(Meeting { peer, past, note })
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use switchboard_core::model::{Author, Checklist};
-use switchboard_core::{MessageRow, MessageStatus};
+use switchboard_core::model::Checklist;
 
 use super::input::Prompt;
+use super::past::{Past, Who};
 use super::said::{Counts, End, Finish, Link, Phase, Progress, Said, State, Tool};
 use super::screen::Screen;
 use super::tools::Consent;
@@ -193,19 +193,17 @@ impl View for People {
             .line(&format!("{dim}Ctrl-C stops an answer, Ctrl-D leaves, \"help\" asks the agent{reset}\n"))
     }
 
-    fn past(&mut self, messages: &[MessageRow]) -> Result<(), Failure> {
+    fn past(&mut self, messages: &[Past]) -> Result<(), Failure> {
         let Palette { dim, reset, .. } = self.screen.palette;
         for message in messages.iter().rev() {
-            let text = story::parts(&message.parts);
-            let (mark, space) = match message.author {
-                Author::User(_) => ("> ", ""),
-                Author::Agent(_) | Author::System => ("", "\n"),
+            let (mark, space) = match message.who {
+                Who::User => ("> ", ""),
+                Who::Agent => ("", "\n"),
             };
-            let cut = match message.status {
-                MessageStatus::Complete => "",
-                MessageStatus::Partial => " …",
-            };
-            self.screen.line(&format!("{dim}{mark}{}{cut}{reset}{space}", text.trim_end()))?;
+            let cut = if message.partial { " …" } else { "" };
+            let place = message.place.as_deref().map(|place| format!(" ({place})")).unwrap_or_default();
+            let text = harmless(message.text.trim_end());
+            self.screen.line(&format!("{dim}{mark}{text}{cut}{place}{reset}{space}"))?;
         }
         Ok(())
     }
@@ -261,6 +259,14 @@ impl View for People {
 
     fn note(&mut self, text: &str) -> Result<(), Failure> {
         self.quiet(text)
+    }
+
+    fn listing(&mut self, lines: &[String]) -> Result<(), Failure> {
+        self.inside = None;
+        for line in lines {
+            self.screen.line(&format!("  {}", harmless(line)))?;
+        }
+        self.screen.line("")
     }
 
     fn prompt(&self, what: Wanted) -> Prompt {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::MessageRow;
 
 use super::CHECKLIST;
 use super::input::Prompt;
+use super::past::Past;
 use super::said::{End, Link, Phase, Said, Tool};
 use super::screen::Screen;
 use super::tools::Consent;
@@ -49,7 +49,7 @@ impl View for Programs {
         self.event("connected", json!({"url": url, "session": session}))
     }
 
-    fn past(&mut self, _messages: &[MessageRow]) -> Result<(), Failure> {
+    fn past(&mut self, _messages: &[Past]) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -117,6 +117,10 @@ impl View for Programs {
     fn note(&mut self, text: &str) -> Result<(), Failure> {
         self.screen.remark(text);
         Ok(())
+    }
+
+    fn listing(&mut self, lines: &[String]) -> Result<(), Failure> {
+        self.event("listing", json!({"lines": lines}))
     }
 
     fn prompt(&self, _what: Wanted) -> Prompt {

@@ -192,9 +192,17 @@ pub(super) enum Link {
 
 /// Somebody to talk to.
 #[async_trait::async_trait]
-pub(super) trait Peer {
+pub(super) trait Peer: Send {
     /// Says something.
     async fn say(&mut self, text: String) -> Result<Box<dyn Answer>, Failure>;
+    /// Carries out a line that begins with `/`.
+    async fn command(&mut self, _line: &str) -> Result<Did, Failure> {
+        Ok(Did::Nothing)
+    }
+    /// Says which such lines there are.
+    fn commands(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// What happens to the connection. May be cancelled without loss.
     async fn event(&mut self) -> Option<Link>;
     /// Whether there is a connection.
@@ -203,6 +211,18 @@ pub(super) trait Peer {
     fn patience(&self) -> Option<Duration>;
     /// Says goodbye.
     async fn leave(&self);
+}
+
+/// What came of a command.
+pub(super) enum Did {
+    /// Nothing: it is none, but something to say.
+    Nothing,
+    /// Something to know.
+    Note(String),
+    /// Something to see, line by line.
+    Listing(Vec<String>),
+    /// An answer.
+    Answer(Box<dyn Answer>),
 }
 
 /// An answer as it comes. Dropping it stops it.

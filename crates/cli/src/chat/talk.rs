@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::input::{Input, Line};
-use super::said::{Answer, Ask, Link, Peer, Said, Trouble};
+use super::said::{Answer, Ask, Did, Link, Peer, Said, Trouble};
 use super::tools::Consent;
 use super::view::{View, Wanted};
 use crate::failure::Failure;
@@ -59,7 +59,17 @@ impl Talk {
                     match text.trim() {
                         "" => {}
                         "/quit" | "/exit" => return Ok(()),
-                        "/help" => self.view.note(HELP)?,
+                        "/help" => {
+                            self.view.note(HELP)?;
+                            for command in self.peer.commands() {
+                                self.view.note(command)?;
+                            }
+                        }
+                        command if command.starts_with('/') => {
+                            if self.command(command, &text).await? == Outcome::Leave {
+                                return Ok(());
+                            }
+                        }
                         _ => {
                             if self.say(text).await? == Outcome::Leave {
                                 return Ok(());
@@ -77,9 +87,25 @@ impl Talk {
         }
     }
 
+    /// Carries out what a line that begins with `/` asks for, or says the line.
+    async fn command(&mut self, command: &str, line: &str) -> Result<Outcome, Failure> {
+        match self.peer.command(command).await? {
+            Did::Nothing => return self.say(line.to_owned()).await,
+            Did::Note(text) => self.view.note(&text)?,
+            Did::Listing(lines) => self.view.listing(&lines)?,
+            Did::Answer(answer) => return self.hear(answer).await,
+        }
+        Ok(Outcome::Done)
+    }
+
     /// Says something, and shows the answer.
     pub(super) async fn say(&mut self, text: String) -> Result<Outcome, Failure> {
         let answer = self.peer.say(text).await?;
+        self.hear(answer).await
+    }
+
+    /// Shows an answer.
+    async fn hear(&mut self, answer: Box<dyn Answer>) -> Result<Outcome, Failure> {
         let mut answering =
             Answering { answer, questions: VecDeque::new(), replies: JoinSet::new(), stopped: false };
         let patience = self.peer.patience();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_client::asp::{Options, ToolCall, ToolDef, ToolFailure, tool};
+use switchboard_client::asp::{Options, ToolDef, ToolFailure, tool};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Clone, Debug)]
 pub(super) struct LocalTool {
     pub(super) definition: ToolDef,
-    command: String,
+    pub(super) command: String,
 }
 
 impl FromStr for LocalTool {
@@ -58,17 +58,26 @@ pub(super) fn handle(options: Options, tools: &[LocalTool], consents: Option<Con
         async move {
             let command = command
                 .ok_or_else(|| ToolFailure::new("NOT_FOUND", format!("there is no tool {}", call.name)))?;
-            if let Some(consents) = consents {
-                ask(&consents, &command, &call).await?;
-            }
-            execute(&command, &call.args).await
+            run(&command, &call.args, consents.as_ref()).await
         }
     })
 }
 
-async fn ask(consents: &Consents, command: &str, call: &ToolCall) -> Result<(), ToolFailure> {
+/// Runs a command, after asking if there is somebody to ask.
+pub(super) async fn run(
+    command: &str,
+    args: &Value,
+    consents: Option<&Consents>,
+) -> Result<Value, ToolFailure> {
+    if let Some(consents) = consents {
+        ask(consents, command, args).await?;
+    }
+    execute(command, args).await
+}
+
+async fn ask(consents: &Consents, command: &str, args: &Value) -> Result<(), ToolFailure> {
     let (reply, answer) = oneshot::channel();
-    let consent = Consent { command: command.to_owned(), args: call.args.clone(), reply };
+    let consent = Consent { command: command.to_owned(), args: args.clone(), reply };
     let asked = consents.send(consent).await.is_ok();
     if asked && answer.await.unwrap_or(false) {
         Ok(())

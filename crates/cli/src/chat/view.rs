@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use switchboard_core::MessageRow;
-
 use super::input::Prompt;
+use super::past::Past;
 use super::said::{Link, Said};
 use super::screen::Screen;
 use super::tools::Consent;
@@ -17,7 +16,7 @@ pub(super) trait View {
     /// The conversation begins.
     fn welcome(&mut self, url: &str, session: &str) -> Result<(), Failure>;
     /// What was said before, the newest first.
-    fn past(&mut self, messages: &[MessageRow]) -> Result<(), Failure>;
+    fn past(&mut self, messages: &[Past]) -> Result<(), Failure>;
     /// Something happened to an answer.
     fn said(&mut self, said: &Said) -> Result<(), Failure>;
     /// Something happened to the connection.
@@ -26,6 +25,8 @@ pub(super) trait View {
     fn consent(&mut self, consent: &Consent) -> Result<(), Failure>;
     /// Something the user should know.
     fn note(&mut self, text: &str) -> Result<(), Failure>;
+    /// Something the user has asked to see, line by line.
+    fn listing(&mut self, lines: &[String]) -> Result<(), Failure>;
     /// What stands before a line of the user's.
     fn prompt(&self, what: Wanted) -> Prompt;
 }
@@ -80,7 +81,7 @@ impl View for AnswerOnly {
         Ok(())
     }
 
-    fn past(&mut self, _messages: &[MessageRow]) -> Result<(), Failure> {
+    fn past(&mut self, _messages: &[Past]) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -127,6 +128,13 @@ impl View for AnswerOnly {
 
     fn note(&mut self, text: &str) -> Result<(), Failure> {
         self.screen.remark(text);
+        Ok(())
+    }
+
+    fn listing(&mut self, lines: &[String]) -> Result<(), Failure> {
+        for line in lines {
+            self.screen.remark(&harmless(line));
+        }
         Ok(())
     }
 

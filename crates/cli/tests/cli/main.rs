@@ -5,14 +5,17 @@
 
 mod chat;
 mod chat_acolyte;
+mod chat_alicia;
 mod config;
 mod device;
 mod devices;
 mod inspect;
 mod inspect_alicia;
+mod rebuild;
 mod scripted;
 mod serve;
 mod sessions;
 mod support;
 mod terminal;
 mod terminal_acolyte;
+mod terminal_alicia;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_alicia::Id;
-use switchboard_core::{Seed, Timestamp};
+use switchboard_core::{Pii, Seed, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::http::Uri;
@@ -13,16 +13,16 @@ use tokio_tungstenite::tungstenite::http::Uri;
 use super::conversation::{Guard, Join};
 use super::error::{Cause, ClientError, ConnectError};
 use super::event::{ConnectionEvent, Snapshot};
-use super::half::{
-    self, AliciaClient, Cause as LinkCause, CommandError, ConversationEvent, ConversationKey, Event, Input,
-    Outcome, Output, RequestKey, Retry,
-};
 use super::options::{FirstAttempt, Options, OptionsError};
 use super::tool::{Done, Handler, Workshop};
 use super::updates::Updates;
 use crate::clock::Clock;
 use crate::events::Subscribers;
 use crate::socket::{DialError, Dialer, Incoming, Socket, Upgrade, sleep_until};
+use switchboard_alicia::client::{
+    self as half, AliciaClient, Cause as LinkCause, CommandError, ConversationEvent, ConversationKey, Event,
+    Input, Outcome, Output, RequestKey, Retry,
+};
 
 /// What a handle asks for, with a place for the answer.
 pub(super) enum Command {
@@ -180,7 +180,7 @@ impl Actor {
 
     fn incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Binary(message) => self.input(Input::Message(message)),
+            Incoming::Binary(message) => self.input(Input::Message(Pii(message))),
             // There are no envelopes in text.
             Incoming::Text(_) | Incoming::Alive => self.input(Input::Alive),
             Incoming::Closed(code) => {
@@ -222,7 +222,7 @@ impl Actor {
                 }
                 Output::Send(message) => {
                     if let Some(socket) = &mut self.socket {
-                        socket.send_binary(message);
+                        socket.send_binary(message.0);
                     }
                 }
                 Output::Ping => {

@@ -14,7 +14,7 @@ use switchboard_alicia::Id;
 use switchboard_core::Pii;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::half::{ConversationKey, ToolOutcome, ToolRun};
+use switchboard_alicia::client::{ConversationKey, ToolOutcome, ToolRun};
 
 /// A tool that is to be run.
 #[derive(Clone, PartialEq)]
@@ -43,7 +43,7 @@ impl fmt::Debug for ToolCall {
 }
 
 /// Why a tool failed; the assistant reads it.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 pub enum ToolFailure {
     /// Its arguments are wrong.
     #[error("{0}")]
@@ -56,6 +56,16 @@ pub enum ToolFailure {
         /// What there is.
         partial: Option<Value>,
     },
+}
+
+/// Shows none of what there is.
+impl fmt::Debug for ToolFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Invalid(_) => "Invalid(…)",
+            Self::Failed { .. } => "Failed(…)",
+        })
+    }
 }
 
 impl ToolFailure {

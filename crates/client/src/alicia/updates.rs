@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::Stream;
 use switchboard_alicia::Id;
@@ -10,7 +11,7 @@ use switchboard_alicia::message::ErrorMessage;
 use tokio::sync::mpsc;
 
 use super::conversation::Guard;
-use super::half::{Answer, ConversationEvent, Ended};
+use switchboard_alicia::client::{Answer, ConversationEvent, Ended};
 
 /// A stream of what happens in a conversation. It ends with [`ConversationEvent::Closed`], or when the client
 /// is closed. What is not read holds up the connection, so that the server stops sending.
@@ -35,17 +36,22 @@ impl Updates {
     /// # Errors
     /// The turn failed, or the conversation is over.
     pub async fn answer_to(&mut self, question: &Id) -> Result<Answer, TurnError> {
-        let mut of_it = None;
-        let mut answered: Option<Answer> = None;
-        while let Some(event) = self.next().await {
+        let (mut of_it, mut answered): (_, Option<Answer>) = (None, None);
+        loop {
+            // A turn that fails says so after the end of its answer.
+            let event = match &answered {
+                Some(answer) if answer.whole => match tokio::time::timeout(AFTERMATH, self.next()).await {
+                    Ok(event) => event,
+                    Err(_) => return Ok(answer.clone()),
+                },
+                Some(_) | None => self.next().await,
+            };
+            let Some(event) = event else { return Err(TurnError::Closed(Ended::Left)) };
             match event {
                 ConversationEvent::Started { answer, question: Some(of) } if of == *question => {
                     of_it = Some(answer);
                 }
                 ConversationEvent::Answered(answer) if answer.question.as_ref() == Some(question) => {
-                    if answer.whole {
-                        return Ok(answer);
-                    }
                     answered = Some(answer);
                 }
                 ConversationEvent::Failed(error) => {
@@ -54,11 +60,13 @@ impl Updates {
                         return Err(TurnError::Failed(error));
                     }
                 }
-                ConversationEvent::Reload => {
-                    if let Some(answer) = answered.take() {
+                // The turn is over, or what is missing is not to be had here.
+                ConversationEvent::Stats(_) | ConversationEvent::Reload => match answered.take() {
+                    Some(answer) if answer.whole || matches!(event, ConversationEvent::Reload) => {
                         return Ok(answer);
                     }
-                }
+                    other => answered = other,
+                },
                 ConversationEvent::Closed(why) => return Err(TurnError::Closed(why)),
                 ConversationEvent::Joined(_)
                 | ConversationEvent::Question(_)
@@ -76,13 +84,11 @@ impl Updates {
                 | ConversationEvent::Remarked(_)
                 | ConversationEvent::Audio(_)
                 | ConversationEvent::ServerInfo(_)
-                | ConversationEvent::Stats(_)
                 | ConversationEvent::Updated(_)
                 | ConversationEvent::Elites(_)
                 | ConversationEvent::Error(_) => {}
             }
         }
-        Err(TurnError::Closed(Ended::Left))
     }
 }
 
@@ -104,3 +110,6 @@ pub enum TurnError {
     #[error("the conversation is followed no longer")]
     Closed(Ended),
 }
+
+/// How long after its end an answer may still say that it has failed, if nothing says that its turn is over.
+const AFTERMATH: Duration = Duration::from_secs(1);

@@ -178,6 +178,9 @@ pub enum Event {
         origin: Box<Origin>,
         /// Serial turns of a session run one after another.
         serial: bool,
+        /// Its execution is never begun again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        once: bool,
         /// After this it ends as expired.
         deadline: Timestamp,
         /// The message that its input follows; none for the tip.

@@ -270,6 +270,8 @@ pub struct NewTurn {
     pub workspace: Option<String>,
     /// Whether it waits for other serial turns of the session.
     pub serial: bool,
+    /// Whether its execution is never begun again: if the executor is lost, the turn has failed.
+    pub once: bool,
     /// After this it ends as expired.
     pub deadline: Timestamp,
     /// Makes a repetition harmless.

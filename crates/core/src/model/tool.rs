@@ -27,9 +27,18 @@ pub struct Tool {
     pub version: Option<String>,
     /// Who executes it.
     pub executor: Executor,
+    /// What the executor gets on top of the time that a call gives it, in milliseconds, for the way there
+    /// and back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grace_ms: u32,
     /// What the protocol that carries a call to the executor has to know; its own business.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(grace_ms: &u32) -> bool {
+    *grace_ms == 0
 }
 
 /// What is known about the effects of a tool; absent means unknown.

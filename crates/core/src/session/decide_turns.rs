@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::connection::Reply;
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
@@ -81,6 +82,7 @@ impl Session {
             device: new.device.clone(),
             origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
             serial: new.serial,
+            once: new.once,
             deadline: new.deadline,
             parent: match &new.place.parent {
                 Parent::Message(parent) => Some(parent.clone()),
@@ -302,13 +304,13 @@ impl Session {
         if self.turns.values().any(|other| other.calls.contains_key(&call.id)) {
             return Err(Reject::Invalid(format!("a call of this name is open: {}", call.id)));
         }
-        let (executor, known) = match (&call.executor, &call.kind) {
-            (Some(executor), _) => (executor, &Value::Null),
-            (None, CallKind::Question { .. }) => (&Executor::Anyone, &Value::Null),
+        let (executor, known, grace_ms) = match (&call.executor, &call.kind) {
+            (Some(executor), _) => (executor, &Value::Null, 0),
+            (None, CallKind::Question { .. }) => (&Executor::Anyone, &Value::Null, 0),
             (None, CallKind::Tool { name, .. }) => {
                 let tool = self.tools.get(name).filter(|tool| self.reaches(turn, tool));
                 let tool = tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?;
-                (&tool.executor, &tool.options)
+                (&tool.executor, &tool.options, tool.grace_ms)
             }
         };
         // A call may know better than the definition of its tool.
@@ -317,7 +319,7 @@ impl Session {
             id: call.id.clone(),
             kind: call.kind.clone(),
             executor: executor.clone(),
-            deadline: call.deadline,
+            deadline: call.deadline.after(Duration::from_millis(grace_ms.into())),
             batch: call.batch.clone(),
             options: options.clone(),
         })
@@ -372,7 +374,7 @@ impl Session {
         // An agent that takes its process down each time must not do so for ever. One that waits for
         // somebody else may have to wait through many restarts.
         let waits = turn.calls.values().any(|call| call.executor != Executor::Agent);
-        let again = waits || turn.barren_claims < self.limits.offers;
+        let again = !turn.once && (waits || turn.barren_claims < self.limits.offers);
         if again && (continues || silent || turn.suspended) {
             // What others were asked for stays open: the next executor waits for it.
             let own = turn.calls.values().filter(|call| call.executor == Executor::Agent);

@@ -300,6 +300,9 @@ pub struct TurnState {
     pub origin: Origin,
     /// Whether it waits for other serial turns.
     pub serial: bool,
+    /// Whether its execution is never begun again.
+    #[serde(default)]
+    pub once: bool,
     /// After this it ends as expired.
     pub deadline: Timestamp,
     /// Opaque data of the client.

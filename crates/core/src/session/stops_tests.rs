@@ -271,3 +271,17 @@ fn recovery_moves_the_queue_up() {
     assert_eq!(announced(&world.events(&Actor::server(), Op::Recover)), [("t3", 1)]);
     assert_eq!(world.status("t2"), Some(TurnStatus::Ready));
 }
+
+#[test]
+fn what_is_done_only_once_has_failed_with_its_executor() {
+    for (said, continues) in [("", false), ("", true), ("half", true)] {
+        let mut world = World::opened();
+        world.events(&owner(), start(NewTurn { once: true, ..chat("t1") }));
+        world.claim("t1");
+        if !said.is_empty() {
+            world.emit("t1", 1, said);
+        }
+        let events = world.events(&Actor::server(), Op::Lose { turn: "t1".into(), continues });
+        assert_eq!(names(&events), ["turn_ended"], "{said:?} {continues}");
+    }
+}

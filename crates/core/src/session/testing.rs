@@ -218,6 +218,7 @@ pub(super) fn chat(turn: &str) -> NewTurn {
         history: None,
         workspace: None,
         serial: true,
+        once: false,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,
@@ -307,6 +308,7 @@ pub(super) fn tool(name: &str, executor: Executor) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor,
+        grace_ms: 0,
         options: Value::Null,
     }
 }

@@ -3,7 +3,7 @@
 use super::testing::*;
 use crate::id::ToolName;
 use crate::limits::SessionLimits;
-use crate::model::{Event, Executor, Op, Tool, ToolChange};
+use crate::model::{CallRequest, Event, Executor, Op, Tool, ToolChange};
 use crate::reject::Reject;
 
 fn own(name: &str) -> Tool {
@@ -73,6 +73,17 @@ fn a_worker_brings_tools_of_the_agent() {
     world.events(&worker(), add_tools(vec![tool("a", Executor::Agent)]));
     assert_eq!(known(&world), ["a"]);
     assert_eq!(world.events(&owner(), remove_tools(&["a"])), []);
+}
+
+#[test]
+fn an_executor_may_have_some_time_on_top() {
+    let mut world = World::opened();
+    let far = Tool { grace_ms: 2_000, ..tool("far", Executor::Principal("owner".into())) };
+    world.events(&owner(), add_tools(vec![far]));
+    world.run("t1");
+    let call = CallRequest { deadline: world.ahead(500), ..tool_use("c1", "far") };
+    let events = world.events(&worker(), Op::Request { turn: "t1".into(), fence: 1, calls: vec![call] });
+    assert!(matches!(&events[0], Event::CallRequested { call, .. } if call.deadline == world.ahead(2_500)));
 }
 
 #[test]

@@ -269,6 +269,7 @@ impl World {
             history: number.is_multiple_of(3).then(told),
             workspace: None,
             serial: task.serial,
+            once: false,
             deadline: self.deadline(task.millis),
             key: task
                 .key
@@ -398,6 +399,7 @@ fn tool(name: u8, callee: &Callee) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: executor(callee),
+        grace_ms: 0,
         options: serde_json::Value::Null,
     }
 }

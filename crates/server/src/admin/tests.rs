@@ -191,6 +191,7 @@ impl World {
                     options: Value::Null,
                 }),
                 serial: true,
+                once: false,
                 deadline: Timestamp::NEVER,
                 parent: None,
                 names: None,

@@ -117,6 +117,7 @@ impl Scribe {
                 options: Value::Null,
             }),
             serial: false,
+            once: false,
             deadline: Timestamp::NEVER,
             parent: None,
             names: None,

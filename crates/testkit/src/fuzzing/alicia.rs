@@ -21,7 +21,7 @@ use super::connection::Bench;
 /// # Panics
 /// Something is broken.
 pub fn alicia_decode(bytes: &[u8]) {
-    let limits = AliciaLimits { client_tool_requests: bytes.len().is_multiple_of(2), ..Default::default() };
+    let limits = AliciaLimits::default();
     if let Ok(value) = decode_msgpack(bytes) {
         assert!(count(&value) <= bytes.len(), "every value costs a byte");
         let canonical = packed(&value);
@@ -99,7 +99,6 @@ pub fn alicia_connection(bytes: &[u8]) {
     let limits = AliciaLimits {
         subscriptions: 2,
         work_queue: 3,
-        outbound: 64,
         envelopes_per_10_s: 1000,
         envelopes_burst: 1000,
         ..AliciaLimits::default()

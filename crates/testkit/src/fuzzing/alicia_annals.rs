@@ -97,6 +97,7 @@ fn tell(pieces: &[&str]) -> Told {
         history: None,
         workspace: None,
         serial: false,
+        once: false,
         deadline: NOW.after(Duration::from_secs(60)),
         key: None,
         meta: Value::Null,

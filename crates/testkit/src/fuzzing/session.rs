@@ -195,6 +195,7 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
         history,
         workspace: None,
         serial: choices.byte() & 1 == 0,
+        once: false,
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()) * 4)),
         key: (key < 2).then(|| RequestKey { key: format!("k{key}"), digest: choices.below(2).to_string() }),
         meta: json!(null),
@@ -247,6 +248,7 @@ fn tool(choices: &mut Choices<'_>) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: executor(choices),
+        grace_ms: 0,
         options: Value::Null,
     }
 }

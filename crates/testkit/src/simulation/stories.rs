@@ -151,6 +151,7 @@ fn own_tool(name: &str) -> Tool {
         annotations: ToolAnnotations::default(),
         version: None,
         executor: Executor::Agent,
+        grace_ms: 0,
         options: serde_json::Value::Null,
     }
 }

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use switchboard_alicia::message::{
+use crate::message::{
     Acknowledgement, AssistantMessage, AssistantSentence, Configuration, ErrorMessage, Execution,
     StartAnswer, Superset, ToolUseRequest, ToolUseResult, UserMessage, Word,
 };
-use switchboard_alicia::{
-    AliciaLimits, Body, Code, Decoded, Dialect, Envelope, Id, Map, Side, decode, encode,
-};
-use switchboard_core::{Pii, Seed, Timestamp};
+use crate::{AliciaLimits, Body, Code, Decoded, Dialect, Envelope, Id, Map, Side, decode, encode};
 
 use super::*;
 
@@ -98,7 +95,7 @@ impl Lab {
 
     fn hear_in(&mut self, conversation: Option<&str>, stanza: i32, body: impl Into<Body>) {
         let envelope = Envelope::new(conversation.map(id), body).numbered(stanza);
-        self.input(Input::Message(encode(&envelope)));
+        self.input(Input::Message(Pii(encode(&envelope))));
     }
 
     /// A command was given.
@@ -110,7 +107,7 @@ impl Lab {
                 Output::Close(code) => self.closed = Some(code),
                 Output::Event(event) => self.events.push_back(event),
                 Output::Send(packet) => {
-                    let decoded = decode(&packet, Side::Client, Dialect::Full, &AliciaLimits::default());
+                    let decoded = decode(&packet.0, Side::Client, Dialect::Full, &AliciaLimits::default());
                     for one in decoded {
                         let Ok(Decoded::Full { envelope, .. }) = one else { panic!("{one:?}") };
                         self.sent.push_back(*envelope);
@@ -239,7 +236,7 @@ fn announcement(message: &str, text: &str, number: i64) -> UserMessage {
         content: Pii(text.to_owned()),
         timestamp: None,
         superset: Some(Superset {
-            role: Word::Known(switchboard_alicia::message::Role::User),
+            role: Word::Known(crate::message::Role::User),
             sequence_number: number,
             created_at: "2026-01-01T00:00:00Z".to_owned(),
             updated_at: "2026-01-01T00:00:00Z".to_owned(),

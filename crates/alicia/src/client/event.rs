@@ -1,12 +1,12 @@
 //! What goes into an [`AliciaClient`](super::AliciaClient) and what comes out.
 
-use bytes::Bytes;
-use switchboard_alicia::message::{
+use crate::message::{
     AudioChunk, Commentary, ConversationUpdate, EliteOptions, ErrorMessage, FeedbackConfirmation,
     MemoryTrace, ReasoningStep, ServerInfo, SessionStats, SyncResponse, ToolUseRequest, ToolUseResult,
     Transcription, UserMessage,
 };
-use switchboard_alicia::{Id, Map};
+use crate::{Id, Map};
+use bytes::Bytes;
 use switchboard_core::{Pii, Timestamp};
 
 /// What the transport reports.
@@ -17,7 +17,7 @@ pub enum Input {
     /// There is no connection; this is when to try again.
     Failed(Retry),
     /// A binary message.
-    Message(Bytes),
+    Message(Pii<Bytes>),
     /// A ping or pong: a sign of life.
     Alive,
     /// The transport is gone, with the code of its close frame if there was one.
@@ -43,7 +43,7 @@ pub enum Output {
     /// Connect; answered by [`Input::Opened`] or [`Input::Failed`].
     Dial,
     /// Send one binary message.
-    Send(Bytes),
+    Send(Pii<Bytes>),
     /// Send a ping.
     Ping,
     /// Close the transport with this code and forget it.

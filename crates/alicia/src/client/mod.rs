@@ -19,8 +19,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use switchboard_alicia::{AliciaLimits, Body, Envelope, Id, Prefix, encode};
-use switchboard_core::{Bucket, Rate, Seed, Timestamp};
+use crate::{AliciaLimits, Body, Envelope, Id, Prefix, encode};
+use switchboard_core::{Bucket, Pii, Rate, Seed, Timestamp};
 
 mod answers;
 mod command;
@@ -156,7 +156,7 @@ impl AliciaClient {
             Input::Message(packet) => {
                 if self.link == Link::Up {
                     self.heard(now);
-                    self.receive(&packet, now);
+                    self.receive(&packet.0, now);
                 }
             }
             Input::Alive => self.heard(now),
@@ -192,7 +192,7 @@ impl AliciaClient {
     fn send(&mut self, conversation: Option<Id>, body: Body) -> i32 {
         self.stanza = self.stanza.saturating_add(1);
         let envelope = Envelope::new(conversation, body).numbered(self.stanza);
-        self.output(Output::Send(encode(&envelope)));
+        self.output(Output::Send(Pii(encode(&envelope))));
         self.stanza
     }
 

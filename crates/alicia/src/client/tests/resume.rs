@@ -1,7 +1,7 @@
 //! Handshakes, replays, holes and repetitions.
 
 use super::*;
-use switchboard_alicia::message::SubscribeAck;
+use crate::message::SubscribeAck;
 
 #[test]
 fn al_037_every_connection_begins_with_a_handshake_at_the_contiguous_mark() {
@@ -232,7 +232,7 @@ fn what_cannot_be_read_leaves_no_hole() {
     lab.hear(-1, Body::Unknown { number: 999, body: Map::new() });
     // A known type with a broken body.
     let broken = Envelope::new(Some(id(CONV)), Body::Unknown { number: 13, body: Map::new() }).numbered(-2);
-    lab.input(Input::Message(encode(&broken)));
+    lab.input(Input::Message(Pii(encode(&broken))));
     lab.hear(-3, start("am_a", "am_q"));
     assert!(matches!(lab.next(), ConversationEvent::Started { .. }));
     lab.nothing();
