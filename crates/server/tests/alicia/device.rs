@@ -25,6 +25,7 @@ pub(crate) const REASONING: u64 = 5;
 pub(crate) const REQUEST: u64 = 6;
 pub(crate) const RESULT: u64 = 7;
 pub(crate) const ACK: u64 = 8;
+pub(crate) const TRANSCRIPTION: u64 = 9;
 pub(crate) const STOP: u64 = 10;
 pub(crate) const VARIATION: u64 = 11;
 pub(crate) const CONFIGURATION: u64 = 12;

@@ -9,13 +9,17 @@
 )]
 
 mod absence;
+mod both;
 mod control;
 mod device;
 mod devices;
+mod ear;
 mod elites;
 mod endings;
+mod examples;
 mod feedback;
 mod handshake;
+mod hear;
 mod limits;
 mod lite;
 mod pack;
