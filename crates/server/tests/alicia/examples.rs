@@ -124,12 +124,14 @@ async fn tool_failure_and_retry(stage: &mut Stage, device: &mut Device) {
     let scene = stage.scenes.next().await;
     scene.tool("weather", Err(("execution_error", "no line"))).await;
     scene.answer("I cannot say.").await;
-    let [start, request, result, last, _] = device
-        .expect([(-16, START), (-17, REQUEST), (-18, RESULT), (-19, SENTENCE), (0, STATS)])
-        .await;
+    let [start, request, result, last, _] =
+        device.expect([(-16, START), (-17, REQUEST), (-18, RESULT), (-19, SENTENCE), (0, STATS)]).await;
     let answer = start.assert_start("am_11");
     assert_eq!(request.text("execution"), "server");
-    assert_eq!((&result.body["success"], &result.body["errorCode"]), (&json!(false), &json!("execution_error")));
+    assert_eq!(
+        (&result.body["success"], &result.body["errorCode"]),
+        (&json!(false), &json!("execution_error"))
+    );
     last.assert_sentence(&answer, 1, "I cannot say.", true);
     assert_eq!(device.send(VARIATION, json!({ "targetId": answer, "mode": "regenerate" })).await, 6);
     let scene = stage.scenes.next().await;
@@ -171,7 +173,10 @@ async fn the_session_that_resumes_in_the_middle_of_an_answer() {
             (0, OPTIONS),
         ])
         .await;
-    assert_eq!((&own.body["conversationId"], &own.body["lastSequenceSeen"]), (&json!(conversation), &json!(-8)));
+    assert_eq!(
+        (&own.body["conversationId"], &own.body["lastSequenceSeen"]),
+        (&json!(conversation), &json!(-8))
+    );
     ack.assert_ack(-5, true);
     assert_eq!(bytes(&replayed[..3]), bytes(&live[live.len() - 4..live.len() - 1]));
     device.quiet().await;

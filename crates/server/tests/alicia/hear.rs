@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::device::{
-    AUDIO, Device, ERROR, SENTENCE, START, STATS, TRANSCRIPTION, bytes,
-};
+use crate::device::{AUDIO, Device, ERROR, SENTENCE, START, STATS, TRANSCRIPTION, bytes};
 use crate::ear::Ear;
 use crate::pack::{pack, pack_bin, pack_map};
 use crate::stage::Stage;

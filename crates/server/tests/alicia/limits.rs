@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::device::{
-    ACK, COMMENTARY, CONFIGURATION, Device, ERROR, Envelope, INFO, OPTIONS, SENTENCE, START, STATS,
-    SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED, USER, envelope, places,
+    ACK, COMMENTARY, CONFIGURATION, ERROR, Envelope, SENTENCE, START, STATS, SUBSCRIBE, SUBSCRIBED,
+    UNSUBSCRIBE, UNSUBSCRIBED, envelope, places,
 };
 use crate::stage::Stage;
 use crate::support::config;
@@ -67,7 +67,8 @@ async fn al_098_text_is_ignored() {
     for text in ["", "hello", "{\"type\":2}", "\u{82}"] {
         device.socket.send(Message::text(text)).await.unwrap();
     }
-    let lookalike = String::from_utf8_lossy(&envelope(9, &conversation, 2, &json!({ "id": "am_1" }))).into_owned();
+    let lookalike =
+        String::from_utf8_lossy(&envelope(9, &conversation, 2, &json!({ "id": "am_1" }))).into_owned();
     device.socket.send(Message::text(lookalike)).await.unwrap();
     device.quiet().await;
     stage.scenes.assert_none();
@@ -91,7 +92,7 @@ fn batch(envelopes: &[Vec<u8>]) -> Vec<u8> {
 
 #[tokio::test]
 async fn al_106_what_does_not_fit_the_queue_is_504_and_what_does_keeps_its_order() {
-    let stage = Stage::stored(&["alicia.limits.work_queue=5", "alicia.limits.queue_wait_ms=1"]).await;
+    let stage = Stage::stored(&["alicia.limits.work_queue=5"]).await;
     let (mut device, conversation) = stage.begin().await;
     let remark = |number: i64| {
         let body = json!({ "id": format!("aucc_{number}"), "messageId": "", "content": "x" });
@@ -116,7 +117,8 @@ async fn al_106_what_does_not_fit_the_queue_is_504_and_what_does_keeps_its_order
     }
     assert!(taken.len() >= 5 && !refused.is_empty(), "{taken:?} {refused:?}");
     assert!(taken.windows(2).all(|pair| pair[0] < pair[1]), "{taken:?}");
-    let sql = "SELECT id FROM alicia_user_conversation_commentaries WHERE conversation_id = ? ORDER BY created_at";
+    let sql =
+        "SELECT id FROM alicia_user_conversation_commentaries WHERE conversation_id = ? ORDER BY created_at";
     let mut stored: Vec<i64> = stage
         .rows(sql, &conversation)
         .iter()
@@ -154,7 +156,9 @@ async fn al_010_who_is_too_fast_is_told_to_slow_down() {
     let mut stage = Stage::start(&settings).await;
     let (mut device, _) = stage.begin().await;
     for number in 0..4 {
-        device.send(COMMENTARY, json!({ "id": format!("aucc_{number}"), "messageId": "", "content": "x" })).await;
+        device
+            .send(COMMENTARY, json!({ "id": format!("aucc_{number}"), "messageId": "", "content": "x" }))
+            .await;
         device.expect([(0, ACK)]).await;
     }
     let stanza = device.say("am_1", "hi").await;
@@ -181,9 +185,15 @@ async fn al_010_a_frame_above_a_mebibyte_is_refused_and_above_four_ends_it() {
     let (mut device, _) = stage.begin().await;
     device.say("am_1", &"x".repeat(1 << 20)).await;
     let error = device.next().await;
-    assert_eq!((error.kind, &error.body["code"], &error.body["recoverable"]), (ERROR, &json!(104), &json!(true)));
+    assert_eq!(
+        (error.kind, &error.body["code"], &error.body["recoverable"]),
+        (ERROR, &json!(104), &json!(true))
+    );
     let rest = device.until_quiet().await;
-    assert!(rest.iter().all(|envelope| envelope.kind == ACK && envelope.body["success"] == false), "{rest:?}");
+    assert!(
+        rest.iter().all(|envelope| envelope.kind == ACK && envelope.body["success"] == false),
+        "{rest:?}"
+    );
     stage.scenes.assert_none();
     device.say("am_2", &"x".repeat((4 << 20) + 1)).await;
     assert_eq!(device.over().await, Over::Closed(1009));
@@ -265,7 +275,12 @@ async fn al_025_a_slow_reader_holds_up_nobody_and_misses_nothing() {
     assert_eq!(stanzas(&told), stanzas(&seen));
     let read = slow.until(is_over).await;
     assert_eq!(stanzas(&read), stanzas(&seen));
-    assert!(read.iter().filter(|e| e.kind == SENTENCE).zip(seen.iter().filter(|e| e.kind == SENTENCE)).all(|(a, b)| a.bytes == b.bytes));
+    assert!(
+        read.iter()
+            .filter(|e| e.kind == SENTENCE)
+            .zip(seen.iter().filter(|e| e.kind == SENTENCE))
+            .all(|(a, b)| a.bytes == b.bytes)
+    );
 }
 
 #[tokio::test]
@@ -318,7 +333,8 @@ async fn al_095_what_a_client_acknowledges_or_reports_has_no_effect() {
     for ack in acks {
         device.send(ACK, ack).await;
     }
-    let fault = json!({ "id": "err_1", "code": 501, "message": "local", "severity": 3, "recoverable": false });
+    let fault =
+        json!({ "id": "err_1", "code": 501, "message": "local", "severity": 3, "recoverable": false });
     device.send(ERROR, fault).await;
     device.send(ERROR, json!({ "nonsense": true })).await;
     device.quiet().await;

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::device::ASSISTANT;
 use crate::device::{
     Device, ERROR, PATIENCE, REASONING, REQUEST, RESULT, SENTENCE, START, SUBSCRIBE, SUBSCRIBED, TRACE,
     UNSUBSCRIBE, USER,
 };
-use crate::device::ASSISTANT;
 use crate::pack::{pack, pack_map, unpack};
 use crate::stage::Stage;
 use crate::support::ANN;
@@ -50,9 +50,20 @@ impl Lite {
             match timeout(PATIENCE, self.device.socket.next()).await.expect("in time") {
                 Some(Ok(Message::Binary(bytes))) => {
                     let entries = unpack(&bytes);
-                    let known = ["conversationId", "type", "body", "trace_id", "span_id", "trace_flags", "session_id", "user_id"];
+                    let known = [
+                        "conversationId",
+                        "type",
+                        "body",
+                        "trace_id",
+                        "span_id",
+                        "trace_flags",
+                        "session_id",
+                        "user_id",
+                    ];
                     assert!(entries.iter().all(|(key, _)| known.contains(&key.as_str())), "{entries:?}");
-                    let get = |key: &str| entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+                    let get = |key: &str| {
+                        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+                    };
                     assert_eq!(get("conversationId"), Some(json!(self.conversation)), "{entries:?}");
                     let kind = get("type").and_then(|kind| kind.as_u64()).expect("a type");
                     return (kind, get("body").expect("a body"));
@@ -131,7 +142,10 @@ async fn al_108_a_turn_is_told_in_the_spelling_of_lite() {
         assert_eq!((&sentence["messageId"], &sentence["text"]), (answer, &json!(text)));
         assert_eq!(sentence["isFinal"].as_bool().unwrap_or_default(), last);
     }
-    assert_eq!((&whole["id"], &whole["content"], &whole["role"]), (answer, &json!("Noon. Or so."), &json!("assistant")));
+    assert_eq!(
+        (&whole["id"], &whole["content"], &whole["role"]),
+        (answer, &json!("Noon. Or so."), &json!("assistant"))
+    );
     assert!(whole["createdAt"].is_string(), "{whole}");
     assert_eq!(complete["success"], json!(true));
     assert_eq!(&complete["messageId"], answer);

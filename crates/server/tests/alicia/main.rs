@@ -26,10 +26,10 @@ mod pack;
 mod puppet;
 mod stage;
 mod stanzas;
-#[path = "../support/mod.rs"]
-mod support;
 mod strangers;
 mod subscribe;
+#[path = "../support/mod.rs"]
+mod support;
 mod sync;
 mod tools;
 mod turns;

@@ -135,7 +135,9 @@ async fn al_030_over_http_a_stranger_finds_nothing_either() {
         "created_at": "2026-01-01T00:00:00Z",
     }] });
     let mut answers = Vec::new();
-    for (id, message) in [(conversation.as_str(), answer.as_str()), ("ac_000000000000000000000", "am_of_nobody")] {
+    for (id, message) in
+        [(conversation.as_str(), answer.as_str()), ("ac_000000000000000000000", "am_of_nobody")]
+    {
         let requests: [(String, Value); 9] = [
             (format!("GET /api/v1/conversations/{id}"), Value::Null),
             (format!("PATCH /api/v1/conversations/{id}"), json!({ "title": "mine" })),
@@ -170,7 +172,10 @@ async fn al_091_an_archived_conversation_is_inactive() {
     let (status, _) = stage.http(&path, ANN, &json!({ "status": "archived" })).await;
     assert_eq!(status, 200);
     let [update] = device.expect([(0, UPDATE)]).await;
-    assert_eq!((&update.body["conversationId"], &update.body["status"]), (&json!(conversation), &json!("archived")));
+    assert_eq!(
+        (&update.body["conversationId"], &update.body["status"]),
+        (&json!(conversation), &json!("archived"))
+    );
     assert!(update.body["updatedAt"].is_string(), "{update:?}");
     let mut other = stage.ann().await;
     other.send_to(&conversation, SUBSCRIBE, json!({ "fromSequence": 0 })).await;
@@ -215,7 +220,8 @@ async fn al_091_a_deleted_conversation_is_not_found() {
         assert_eq!(ack.body["error"], json!("not_found"));
     }
     stage.scenes.assert_none();
-    let (status, _) = stage.http(&format!("GET /api/v1/conversations/{conversation}"), ANN, &Value::Null).await;
+    let (status, _) =
+        stage.http(&format!("GET /api/v1/conversations/{conversation}"), ANN, &Value::Null).await;
     assert_eq!(status, 404);
     let sql = "SELECT id FROM alicia_conversations WHERE id = ? AND deleted_at IS NULL";
     assert_eq!(stage.rows(sql, &conversation), Vec::<Value>::new());
