@@ -125,6 +125,14 @@ impl Scenes {
         timeout(PATIENCE, self.0.recv()).await.expect("a turn in time").expect("a server")
     }
 
+    /// The next turn, however long that takes.
+    pub(crate) async fn next_of_any(&mut self) -> Scene {
+        match self.0.recv().await {
+            Some(scene) => scene,
+            None => std::future::pending().await,
+        }
+    }
+
     /// No turn has been asked for. Only meaningful once something was answered that comes later.
     pub(crate) fn assert_none(&mut self) {
         if let Ok(scene) = self.0.try_recv() {
@@ -139,6 +147,29 @@ impl Scene {
         let (done, is_done) = oneshot::channel();
         self.cues.send(Cue(act, done)).expect("a turn that goes on");
         timeout(PATIENCE, is_done).await.expect("in time").expect("a turn that goes on");
+    }
+
+    /// The same; false if the turn is over meanwhile.
+    async fn try_act(&self, act: Act) -> bool {
+        let (done, is_done) = oneshot::channel();
+        self.cues.send(Cue(act, done)).is_ok() && is_done.await.is_ok()
+    }
+
+    pub(crate) async fn try_say(&self, text: &str) -> bool {
+        self.try_act(Act::Emit(Output::Text(text.into()))).await
+    }
+
+    pub(crate) async fn try_tool(&self, name: &str) -> bool {
+        let (send, receive) = oneshot::channel();
+        if !self.try_act(Act::Begin(ToolName::new(name), json!({}), send)).await {
+            return false;
+        }
+        let Ok(call) = receive.await else { return false };
+        self.try_act(Act::End(call, CallEnd::done(json!({})))).await
+    }
+
+    pub(crate) async fn try_finish(self) {
+        self.try_act(Act::Finish(Ok(TurnEnd::complete()))).await;
     }
 
     pub(crate) async fn say(&self, text: &str) {

@@ -132,6 +132,11 @@ impl Stage {
         self.turn(device, -1, "am_elsewhere", "Elsewhere.").await
     }
 
+    /// The turns, for somebody else to play; here none come any more.
+    pub(crate) fn take_scenes(&mut self) -> Scenes {
+        std::mem::replace(&mut self.scenes, puppet().1)
+    }
+
     /// What the database says, seen by another reader; bytes are in hexadecimal.
     pub(crate) fn rows(&self, sql: &str, of: &str) -> Vec<Value> {
         let path = self.data.path().join("switchboard.db");
