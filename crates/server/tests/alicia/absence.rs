@@ -72,7 +72,9 @@ async fn al_034_every_entry_is_in_the_database_when_it_arrives() {
             }
             let row = match envelope.kind {
                 START => format!("alicia_messages WHERE id = '{}' AND conversation_id = ?", envelope.id()),
-                SENTENCE => format!("alicia_sentences WHERE id = '{}' AND conversation_id = ?", envelope.id()),
+                SENTENCE => {
+                    format!("alicia_sentences WHERE id = '{}' AND conversation_id = ?", envelope.id())
+                }
                 REQUEST => format!("alicia_tool_uses WHERE id = '{}' AND conversation_id = ?", envelope.id()),
                 REASONING => {
                     format!("alicia_reasoning_steps WHERE id = '{}' AND conversation_id = ?", envelope.id())
@@ -82,8 +84,7 @@ async fn al_034_every_entry_is_in_the_database_when_it_arrives() {
             let rows = stage.rows(&format!("SELECT id FROM {row}"), &conversation);
             assert_eq!(rows, [json!([envelope.id()])], "{envelope:?}");
         }
-        let expected =
-            [USER, START, REASONING, SENTENCE, SENTENCE, REQUEST, RESULT, SENTENCE, SENTENCE];
+        let expected = [USER, START, REASONING, SENTENCE, SENTENCE, REQUEST, RESULT, SENTENCE, SENTENCE];
         assert_eq!(kinds, expected);
     }
 }
@@ -157,7 +158,8 @@ async fn al_036_an_answer_cut_by_a_crash_gets_its_final_sentence_and_a_501() {
     let row = &stage.messages(&conversation)[1];
     assert_eq!((&row[0], &row[4]), (&json!(answer), &json!("failed")));
     assert!(row[3].as_str().unwrap().starts_with("One. Two."), "the partial text stays: {row}");
-    let statuses = "SELECT id FROM alicia_sentences WHERE conversation_id = ? AND completion_status != 'completed'";
+    let statuses =
+        "SELECT id FROM alicia_sentences WHERE conversation_id = ? AND completion_status != 'completed'";
     assert_eq!(stage.rows(statuses, &conversation), Vec::<Value>::new());
     stage.turn(&mut device, error.stanza - 1, "am_2", "Yes.").await;
 }

@@ -89,7 +89,8 @@ async fn al_072_after_a_stop_only_the_final_sentence_follows() {
 
 #[tokio::test]
 async fn al_072_what_was_said_stays_and_the_reason_is_kept() {
-    for (body, reason) in [(json!({}), "stopped"), (json!({ "reason": "user_requested" }), "user_requested")] {
+    for (body, reason) in [(json!({}), "stopped"), (json!({ "reason": "user_requested" }), "user_requested")]
+    {
         let mut stage = Stage::stored(&[]).await;
         let (mut device, conversation, scene, answer) = streaming(&mut stage).await;
         device.send(STOP, body).await;
@@ -121,8 +122,12 @@ async fn al_072_an_answer_of_which_nothing_was_said_has_failed() {
 
 #[tokio::test]
 async fn al_073_without_a_type_generation_is_stopped() {
-    for body in [json!({}), json!({ "stopType": null }), json!({ "stopType": "generation" }), json!({ "stopType": "all" })]
-    {
+    for body in [
+        json!({}),
+        json!({ "stopType": null }),
+        json!({ "stopType": "generation" }),
+        json!({ "stopType": "all" }),
+    ] {
         let mut stage = Stage::start(&[]).await;
         let (mut device, _, scene, _) = streaming(&mut stage).await;
         let stanza = device.send(STOP, body).await;

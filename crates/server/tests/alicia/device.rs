@@ -25,6 +25,7 @@ pub(crate) const REASONING: u64 = 5;
 pub(crate) const REQUEST: u64 = 6;
 pub(crate) const RESULT: u64 = 7;
 pub(crate) const ACK: u64 = 8;
+pub(crate) const TRANSCRIPTION: u64 = 9;
 pub(crate) const STOP: u64 = 10;
 pub(crate) const VARIATION: u64 = 11;
 pub(crate) const CONFIGURATION: u64 = 12;
@@ -261,6 +262,14 @@ impl Device {
         self.send_to("ac_of_nobody", UNSUBSCRIBE, json!({})).await;
         let [answer] = self.expect([(0, UNSUBSCRIBED)]).await;
         assert_eq!(answer.conversation, "ac_of_nobody");
+    }
+
+    /// Whatever has come by now that was not read.
+    pub(crate) async fn until_quiet(&mut self) -> Vec<Envelope> {
+        self.send_to("ac_of_nobody", UNSUBSCRIBE, json!({})).await;
+        let mut got = self.until(|envelope| envelope.kind == UNSUBSCRIBED).await;
+        got.pop();
+        got
     }
 
     /// A handshake for a conversation, without reading the answer.

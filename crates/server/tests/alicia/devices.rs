@@ -36,7 +36,9 @@ async fn al_096_what_a_client_sends_is_not_passed_on() {
     device.send(MEMORY, memory).await;
     device.expect([(0, MEMORY_DONE)]).await;
     device.send(8, json!({ "acknowledgedStanzaId": -2, "success": true })).await;
-    device.send(1, json!({ "id": "err_1", "code": 501, "message": "x", "severity": 2, "recoverable": true })).await;
+    device
+        .send(1, json!({ "id": "err_1", "code": 501, "message": "x", "severity": 2, "recoverable": true }))
+        .await;
     device.resume(&conversation, 0).await;
     device.quiet().await;
     watching.quiet().await;

@@ -20,7 +20,12 @@ const ELITES: &str = "alicia.elites=[\
     {id='pa_fast',label='fast',scores={quality=0.0,efficiency=1.0}}]";
 
 fn weights(values: [f64; 7]) -> Value {
-    DIMENSIONS.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into()
+    DIMENSIONS
+        .iter()
+        .zip(values)
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// The weights that are stored, in their order, whatever form they have.
@@ -29,9 +34,10 @@ fn stored(stage: &Stage, conversation: &str) -> Vec<f64> {
     let text = stage.rows(sql, conversation)[0][0].as_str().expect("preferences").to_owned();
     let preferences: Value = serde_json::from_str(&text).unwrap();
     let kept = &preferences["dimension_weights"];
-    let numbers: Vec<f64> = match kept {
-        Value::Array(list) => list.iter().filter_map(Value::as_f64).collect(),
-        _ => DIMENSIONS.iter().filter_map(|name| kept[name].as_f64()).collect(),
+    let numbers: Vec<f64> = if let Value::Array(list) = kept {
+        list.iter().filter_map(Value::as_f64).collect()
+    } else {
+        DIMENSIONS.iter().filter_map(|name| kept[name].as_f64()).collect()
     };
     assert_eq!(numbers.len(), 7, "{preferences}");
     numbers

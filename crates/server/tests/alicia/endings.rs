@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 use switchboard_core::model::FailureKind;
 
-use crate::device::{
-    ACK, ASSISTANT, ERROR, REASONING, SENTENCE, START, STATS, TRACE, USER, places,
-};
+use crate::device::{ACK, ASSISTANT, ERROR, REASONING, SENTENCE, START, STATS, TRACE, USER, places};
 use crate::stage::Stage;
 use crate::support::ANN;
 
@@ -23,7 +21,9 @@ async fn al_051_a_new_message_ends_the_old_answer_with_its_final_sentence_first(
     let new = stage.scenes.next().await;
     assert_eq!(new.request, "second");
     new.answer("Yes.").await;
-    let got = device.until(|e| e.kind == SENTENCE && e.body["previousId"] != json!(first) && e.body["isFinal"] == true).await;
+    let got = device
+        .until(|e| e.kind == SENTENCE && e.body["previousId"] != json!(first) && e.body["isFinal"] == true)
+        .await;
     let ack = got.iter().find(|e| e.kind == ACK).expect("an acknowledgement");
     ack.assert_ack(stanza, true);
     let order: Vec<(i64, u64)> = places(&got).into_iter().filter(|(stanza, _)| *stanza < 0).collect();
@@ -116,9 +116,8 @@ async fn al_053_a_memory_trace_has_its_similarity_and_the_question() {
     scene.remember("amem_1", "likes tea", 0.875).await;
     scene.remember("amem_2", "hates coffee", 0.75).await;
     scene.answer("Yes.").await;
-    let [_, _, first, second, _, stats] = device
-        .expect([(0, ACK), (-1, START), (-2, TRACE), (-3, TRACE), (-4, SENTENCE), (0, STATS)])
-        .await;
+    let [_, _, first, second, _, stats] =
+        device.expect([(0, ACK), (-1, START), (-2, TRACE), (-3, TRACE), (-4, SENTENCE), (0, STATS)]).await;
     for (trace, memory, content, relevance) in
         [(&first, "amem_1", "likes tea", 0.875), (&second, "amem_2", "hates coffee", 0.75)]
     {

@@ -54,7 +54,7 @@ async fn al_081_a_vote_has_one_confirmation_and_nothing_else() {
     let sql = "SELECT id, message_id, target_type, target_id, vote, quick_feedback, note, deleted_at \
                FROM alicia_votes WHERE conversation_id = ?";
     let row = json!(["av_1", answer, "message", answer, "up", "too_generic", "say more", null]);
-    assert_eq!(stage.rows(sql, &conversation), [row.clone()]);
+    assert_eq!(stage.rows(sql, &conversation), std::slice::from_ref(&row));
     // Sent again, it is confirmed again and counts once.
     let again = confirmed(&mut device, FEEDBACK, body).await;
     assert_eq!(again.body, expected);
@@ -95,7 +95,9 @@ async fn al_081_a_vote_that_cannot_count_has_one_error_and_nothing_else() {
 async fn al_081_everything_in_an_answer_can_be_voted_on() {
     let mut stage = Stage::start(&[]).await;
     let (mut device, _) = stage.begin().await;
-    device.send(MEMORY, memory("amem_1", "create", json!({ "content": "likes tea", "category": "fact" }))).await;
+    device
+        .send(MEMORY, memory("amem_1", "create", json!({ "content": "likes tea", "category": "fact" })))
+        .await;
     device.expect([(0, MEMORY_DONE)]).await;
     device.say("am_1", "go").await;
     let scene = stage.scenes.next().await;
@@ -287,7 +289,8 @@ async fn al_085_pin_and_archive_set_flags_and_nothing_else() {
     let tea = json!({ "content": "likes tea", "category": "fact" });
     confirmed(&mut device, MEMORY, memory("amem_1", "create", tea)).await;
     let row = |stage: &Stage| {
-        let sql = "SELECT pinned, archived, importance, confidence, content, tags FROM alicia_memory WHERE id = ?";
+        let sql =
+            "SELECT pinned, archived, importance, confidence, content, tags FROM alicia_memory WHERE id = ?";
         stage.rows(sql, "amem_1").remove(0)
     };
     let expected = |pinned, archived| json!([pinned, archived, 0.5, 1.0, "likes tea", "[\"fact\"]"]);

@@ -9,20 +9,27 @@
 )]
 
 mod absence;
+mod both;
 mod control;
 mod device;
 mod devices;
+mod ear;
 mod elites;
 mod endings;
+mod examples;
 mod feedback;
 mod handshake;
+mod hear;
+mod limits;
+mod lite;
 mod pack;
 mod puppet;
 mod stage;
 mod stanzas;
+mod strangers;
+mod subscribe;
 #[path = "../support/mod.rs"]
 mod support;
-mod subscribe;
 mod sync;
 mod tools;
 mod turns;

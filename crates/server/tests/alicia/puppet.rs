@@ -113,7 +113,10 @@ impl Toolbox for Abacus {
 }
 
 fn words(parts: &[Part]) -> String {
-    parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None }).collect()
+    parts
+        .iter()
+        .filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None })
+        .collect()
 }
 
 impl Scenes {
@@ -148,7 +151,8 @@ impl Scene {
 
     pub(crate) async fn remember(&self, memory: &str, content: &str, relevance: f64) {
         let (memory, content) = (memory.to_owned(), content.to_owned());
-        self.act(Act::Emit(Output::Remembered(Remembered { memory, content, relevance, source: None }))).await;
+        self.act(Act::Emit(Output::Remembered(Remembered { memory, content, relevance, source: None })))
+            .await;
     }
 
     /// Begins a tool of the agent's own.

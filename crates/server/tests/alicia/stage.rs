@@ -54,7 +54,8 @@ impl Stage {
         let mut config = config(data.path(), &settings);
         config.agent = "puppet".into();
         let (agent, scenes) = puppet();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (shutdown, stopped) = oneshot::channel::<()>();
         let (listening, listens) = oneshot::channel();
         let (end, ended) = oneshot::channel::<()>();

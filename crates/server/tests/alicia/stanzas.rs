@@ -240,7 +240,8 @@ async fn al_019_a_repeated_stanza_with_something_known_is_acknowledged_again() {
     let (mut device, conversation) = stage.begin().await;
     device.stanza = 4;
     stage.turn(&mut device, -1, "am_1", "Yes.").await;
-    let stanza = device.send(COMMENTARY, json!({ "id": "aucc_1", "messageId": "am_1", "content": "hm" })).await;
+    let stanza =
+        device.send(COMMENTARY, json!({ "id": "aucc_1", "messageId": "am_1", "content": "hm" })).await;
     device.expect([(0, ACK)]).await;
     for repeated in [5, 2] {
         device.send_as(repeated, &conversation, USER, json!({ "id": "am_1", "content": "am_1" })).await;
@@ -289,7 +290,9 @@ async fn al_021_a_stanza_beyond_32_bits_is_processed_and_not_acknowledged() {
     send_odd(&mut device, pack_float(1_767_225_600_000_001.0), ELITE, choice).await;
     let [options] = device.expect([(0, OPTIONS)]).await;
     assert_eq!(options.body["currentEliteId"], "pa_1");
-    for (stanza, id) in [(pack(&json!(1_u64 << 40)), "am_1"), (pack_float(1.5), "am_2"), (pack(&json!(0)), "am_3")] {
+    for (stanza, id) in
+        [(pack(&json!(1_u64 << 40)), "am_1"), (pack_float(1.5), "am_2"), (pack(&json!(0)), "am_3")]
+    {
         send_odd(&mut device, stanza, USER, json!({ "id": id, "content": "hi" })).await;
         stage.scenes.next().await.finish().await;
         let got = device.until(|envelope| envelope.kind == STATS).await;

@@ -37,9 +37,9 @@ async fn al_089_a_foreign_origin_is_refused_before_the_upgrade() {
     let from = |origin: &'static str| [("Authorization", key.clone()), ("Origin", origin.to_owned())];
     let refused = Device::open_with(stage.address, &from("https://evil.example")).await;
     assert_eq!(refused.err(), Some(403));
-    let mut allowed = Device::open_with(stage.address, &from("https://app.example")).await.ok().expect("allowed");
+    let mut allowed = Device::open_with(stage.address, &from("https://app.example")).await.expect("allowed");
     allowed.create().await;
-    let mut absent = Device::open(stage.address, ANN).await.ok().expect("no origin is fine");
+    let mut absent = Device::open(stage.address, ANN).await.expect("no origin is fine");
     absent.create().await;
 }
 
@@ -49,7 +49,7 @@ async fn al_089_the_caller_is_who_the_credential_says() {
     let (_device, conversation) = stage.begin().await;
     let key = format!("Bearer {}", BOB.unwrap());
     let headers = [("Authorization", key), ("X-User-ID", "ann".to_owned())];
-    let mut bob = Device::open_with(stage.address, &headers).await.ok().expect("an upgrade");
+    let mut bob = Device::open_with(stage.address, &headers).await.expect("an upgrade");
     bob.send_to(&conversation, SUBSCRIBE, json!({})).await;
     let [ack] = bob.expect([(0, SUBSCRIBED)]).await;
     assert_eq!(ack.body["error"], json!("not_found"));

@@ -62,16 +62,24 @@ async fn al_099_there_is_one_result_per_message_in_order() {
     assert_eq!(told, expected);
     for (message, result) in messages.iter().zip(&results) {
         if result["status"] == "conflict" {
-            assert_eq!((&result["serverId"], &result["conflict"]["resolution"]), (&json!(""), &json!("manual")));
+            assert_eq!(
+                (&result["serverId"], &result["conflict"]["resolution"]),
+                (&json!(""), &json!("manual"))
+            );
             continue;
         }
         let id = result["serverId"].as_str().unwrap();
         assert!(id.starts_with("am_"));
         let row = &result["message"];
-        assert_eq!((&row["id"], &row["serverId"], &row["localId"]), (&json!(id), &json!(id), &message["localId"]));
+        assert_eq!(
+            (&row["id"], &row["serverId"], &row["localId"]),
+            (&json!(id), &json!(id), &message["localId"])
+        );
         assert_eq!((&row["contents"], &row["role"]), (&message["contents"], &message["role"]));
         assert_eq!(row["conversationId"], json!(conversation));
-        assert!(row["sequenceNumber"].is_u64() && row["createdAt"].is_string() && row["updatedAt"].is_string());
+        assert!(
+            row["sequenceNumber"].is_u64() && row["createdAt"].is_string() && row["updatedAt"].is_string()
+        );
         let sql = "SELECT local_id, server_id, sync_status, completion_status, contents, synced_at IS NOT NULL \
                    FROM alicia_messages WHERE id = ?";
         let stored = json!([message["localId"], id, "synced", "completed", message["contents"], 1]);
@@ -80,7 +88,8 @@ async fn al_099_there_is_one_result_per_message_in_order() {
     let id = |number: usize| results[number]["serverId"].clone();
     let parent = |number: usize| {
         let id = id(number);
-        stage.rows("SELECT previous_id FROM alicia_messages WHERE id = ?", id.as_str().unwrap()).remove(0)[0].take()
+        stage.rows("SELECT previous_id FROM alicia_messages WHERE id = ?", id.as_str().unwrap()).remove(0)[0]
+            .take()
     };
     assert_eq!(parent(0), json!(answer), "the tip");
     assert_eq!(parent(5), id(0), "the tip");
@@ -95,8 +104,7 @@ async fn al_099_numbers_that_are_taken_are_replaced() {
     let mut stage = Stage::stored(&[]).await;
     let (mut device, _) = stage.begin().await;
     stage.turn(&mut device, -1, "am_1", "Yes.").await;
-    let mut messages: Vec<Value> =
-        (0..4).map(|number| offline(&format!("local_{number}"), "x")).collect();
+    let mut messages: Vec<Value> = (0..4).map(|number| offline(&format!("local_{number}"), "x")).collect();
     for (message, number) in messages.iter_mut().zip([1, 9, 9, 0]) {
         message["sequenceNumber"] = json!(number);
     }
@@ -156,7 +164,10 @@ async fn al_100_other_contents_conflict_and_change_nothing() {
     let conflict = &results[0]["conflict"];
     assert_eq!(conflict["reason"], json!("Content mismatch with existing message"));
     assert_eq!(conflict["resolution"], json!("manual"));
-    assert_eq!((&conflict["serverMessage"]["id"], &conflict["serverMessage"]["contents"]), (id, &json!("hello")));
+    assert_eq!(
+        (&conflict["serverMessage"]["id"], &conflict["serverMessage"]["contents"]),
+        (id, &json!("hello"))
+    );
     let sql = "SELECT contents, sync_status FROM alicia_messages WHERE conversation_id = ?";
     assert_eq!(stage.rows(sql, &conversation), [json!(["hello", "conflict"])]);
 }

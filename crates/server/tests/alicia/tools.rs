@@ -1,13 +1,11 @@
-//! Tools, the server's side: AL-063 to AL-070.
+//! Tools, the server's side: AL-064 to AL-070.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::device::{
-    ACK, Device, ERROR, Envelope, REQUEST, RESULT, SENTENCE, START, STATS, STOP, places,
-};
+use crate::device::{ACK, Device, ERROR, Envelope, REQUEST, RESULT, SENTENCE, START, STATS, STOP, places};
 use crate::puppet::{ABACUS, Scene};
 use crate::stage::Stage;
 
@@ -38,23 +36,6 @@ fn uses(stage: &Stage, conversation: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn al_063_a_request_of_a_client_without_a_known_execution_is_not_run() {
-    let mut stage = Stage::start(&["alicia.limits.client_tool_requests=true"]).await;
-    let (mut device, conversation) = stage.begin().await;
-    for execution in [Value::Null, json!("somewhere"), json!(7)] {
-        let body = json!({
-            "id": "atu_1", "messageId": "am_1", "conversationId": conversation, "toolName": ABACUS,
-            "parameters": {}, "execution": execution,
-        });
-        device.send(REQUEST, body).await;
-        let [error] = device.expect([(0, ERROR)]).await;
-        error.assert_error(101, true, "atu_1");
-    }
-    device.quiet().await;
-    stage.turn(&mut device, -1, "am_1", "Yes.").await;
-}
-
-#[tokio::test]
 async fn al_064_a_request_names_its_time_and_asks_for_what_the_agent_asks() {
     let mut stage = Stage::stored(&[]).await;
     let (mut device, conversation, scene, answer) = capable(&mut stage).await;
@@ -71,7 +52,8 @@ async fn al_064_a_request_names_its_time_and_asks_for_what_the_agent_asks() {
     assert_eq!(request.body["parameters"], args);
     let time = request.body["timeoutMs"].as_u64().unwrap();
     assert!((15_000..=20_000).contains(&time), "{time}");
-    let stored = stage.rows("SELECT id, status, tool_arguments FROM alicia_tool_uses WHERE id = ?", request.id());
+    let stored =
+        stage.rows("SELECT id, status, tool_arguments FROM alicia_tool_uses WHERE id = ?", request.id());
     assert!(["pending", "running"].contains(&stored[0][1].as_str().unwrap()), "{stored:?}");
     let stored: Value = serde_json::from_str(stored[0][2].as_str().unwrap()).unwrap();
     assert_eq!(stored, args);
@@ -120,7 +102,8 @@ async fn al_065_a_tool_that_nobody_answers_times_out_and_the_answer_goes_on() {
 async fn al_066_results_are_matched_by_request_in_any_order() {
     let mut stage = Stage::stored(&[]).await;
     let (mut device, conversation, scene, answer) = capable(&mut stage).await;
-    let called = scene.call_all(&[("clock", json!({})), ("dice", json!({})), ("clock", json!({ "n": 2 }))], MINUTE);
+    let called =
+        scene.call_all(&[("clock", json!({})), ("dice", json!({})), ("clock", json!({ "n": 2 }))], MINUTE);
     let requests = device.expect([(-2, REQUEST), (-3, REQUEST), (-4, REQUEST)]).await;
     for (number, request) in requests.iter().enumerate().rev() {
         let stanza = device.send(RESULT, result_of(request, json!({ "number": number }))).await;
@@ -280,9 +263,11 @@ async fn al_069_a_tool_of_the_server_that_fails_is_a_result() {
 
 #[tokio::test]
 async fn al_069_a_tool_of_the_client_that_fails_is_no_error() {
-    for (code, read) in
-        [("execution_error", "execution_error"), ("TOOL_ERROR", "execution_error"), ("out_of_paper", "out_of_paper")]
-    {
+    for (code, read) in [
+        ("execution_error", "execution_error"),
+        ("TOOL_ERROR", "execution_error"),
+        ("out_of_paper", "out_of_paper"),
+    ] {
         let mut stage = Stage::stored(&[]).await;
         let (mut device, conversation, scene, _) = capable(&mut stage).await;
         let called = scene.call("clock", json!({}), MINUTE);

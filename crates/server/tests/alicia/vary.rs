@@ -5,9 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::device::{
-    ACK, ASSISTANT, Device, ERROR, SENTENCE, START, STATS, USER, VARIATION, bytes, places,
-};
+use crate::device::{ACK, ASSISTANT, Device, ERROR, SENTENCE, START, STATS, USER, VARIATION, bytes, places};
 use crate::stage::Stage;
 
 /// Number of each message in its conversation, by id.
@@ -141,7 +139,8 @@ async fn al_076_an_edit_without_words_is_refused() {
     let (mut device, _) = stage.begin().await;
     let answer = stage.turn(&mut device, -1, "am_1", "Yes.").await;
     for target in ["am_1", answer.as_str()] {
-        let stanza = device.send(VARIATION, json!({ "targetId": target, "mode": "edit", "newContent": " " })).await;
+        let stanza =
+            device.send(VARIATION, json!({ "targetId": target, "mode": "edit", "newContent": " " })).await;
         let [error, ack] = device.expect([(0, ERROR), (0, ACK)]).await;
         error.assert_error(105, true, &stanza.to_string());
         ack.assert_ack(stanza, false);
@@ -164,8 +163,7 @@ async fn al_077_an_edit_waits_for_its_message() {
         let body = json!({ "id": "am_3", "previousId": previous, "content": "in other words" });
         let stanza = device.send(USER, body).await;
         stage.scenes.next().await.answer("Better.").await;
-        let [ack, start, ..] =
-            device.expect([(0, ACK), (-5, START), (-6, SENTENCE), (0, STATS)]).await;
+        let [ack, start, ..] = device.expect([(0, ACK), (-5, START), (-6, SENTENCE), (0, STATS)]).await;
         ack.assert_ack(stanza, true);
         start.assert_start("am_3");
         let row = json!(["am_3", first, "user", "in other words", "completed"]);
@@ -252,7 +250,13 @@ async fn al_079_retry_is_regenerate() {
     let first = stage.turn(&mut device, -1, "am_1", "Yes.").await;
     let stanza = device.send(VARIATION, json!({ "targetId": first, "mode": "retry" })).await;
     let second = answered(&mut stage, &mut device, stanza, -3, "am_1").await;
-    assert!(stage.messages(&conversation).contains(&json!([second, "am_1", "assistant", "Again.", "completed"])));
+    assert!(stage.messages(&conversation).contains(&json!([
+        second,
+        "am_1",
+        "assistant",
+        "Again.",
+        "completed"
+    ])));
 }
 
 #[tokio::test]
