@@ -13,8 +13,7 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use support::found::Found;
@@ -49,7 +48,8 @@ fn found_by(mut peer: Command) -> Found {
     let story: Vec<&str> = story.iter().map(String::as_str).collect();
     let server = Served::start(&data.path().join("usual"), &[BASIC, GENEROUS, &story, &[ELITES]]);
     let hasty = Served::start(&data.path().join("hasty"), &[BASIC, GENEROUS, &story, HASTY]);
-    Found::read(&peer.args([&server.base(), "--hasty", &hasty.base()]).output().unwrap())
+    peer.args([&server.base(), "--hasty", &hasty.base(), "--database"]);
+    Found::read(&peer.arg(data.path().join("usual/switchboard.db")).output().unwrap())
 }
 
 /// The checks in Python, which run once for all the tests below.
@@ -89,15 +89,14 @@ fn killed() -> &'static Found {
         let server = Served::start(data.path(), settings);
         writeln!(tell, "{}", server.base()).unwrap();
         let said: Vec<String> = lines.collect();
-        peer.wait().unwrap();
-        let stdout = said.join("\n").into_bytes();
-        Found::read(&Output { status: ExitStatus::from_raw(0), stdout, stderr: Vec::new() })
+        let status = peer.wait().unwrap();
+        Found::read(&Output { status, stdout: said.join("\n").into_bytes(), stderr: Vec::new() })
     })
 }
 
 #[test]
 fn everything_that_python_checks() {
-    assert!(python().checks.len() > 110, "{:#?}\n{}", python().checks, python().said);
+    assert!(python().checks.len() > 140, "{:#?}\n{}", python().checks, python().said);
     python().holds("");
 }
 
@@ -112,6 +111,11 @@ fn everything_that_npm_ws_checks() {
 fn everything_that_survives_kill_9() {
     assert!(killed().checks.len() >= 5, "{:#?}\n{}", killed().checks, killed().said);
     killed().holds("");
+}
+
+#[test]
+fn al_001_envelopes_are_canonical() {
+    python().holds("al_001_");
 }
 
 #[test]
@@ -527,6 +531,11 @@ fn al_100_syncing_again_changes_nothing() {
 #[test]
 fn al_101_sync_is_atomic_per_message_and_starts_no_answer() {
     python().holds("al_101_");
+}
+
+#[test]
+fn al_107_every_meta_entry_is_a_row() {
+    python().holds("al_107_");
 }
 
 #[test]

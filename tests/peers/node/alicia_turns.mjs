@@ -249,8 +249,8 @@ export const CHECKS = {
     peer.cut();
     const back = await world.open(peer.who, { memory: peer.memory });
     await back.handshake(conv, mark);
-    await back.finish(conv, answer);
-    await other.finish(conv, answer);
+    await back.ended(conv, answer);
+    await other.ended(conv, answer);
     await other.barrier();
     const { entries: live, head } = other.known(conv);
     equal([...back.known(conv).entries.keys()].sort((a, b) => b - a), [...live.keys()], "every stanza");

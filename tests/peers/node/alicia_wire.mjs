@@ -299,6 +299,8 @@ export class Peer {
 
   /** 6.2, step by step. */
   async handshake(conv = "", seen = undefined, features = STREAMING) {
+    // What was refused has left its mark here.
+    this.asked.length = 0;
     this.configure(conv, seen, features);
     const configuration = await this.next(({ type }) => type === T.CONFIGURATION || type === T.ERROR);
     equal(configuration.type, T.CONFIGURATION, `answer ${show(configuration)} to ${show(this.sent)}`);
@@ -360,6 +362,11 @@ export class Peer {
 
   finish(conv, answer) {
     return this.next((e) => e.conv === conv && e.type === T.SENTENCE && e.body.previousId === answer && e.final);
+  }
+
+  /** An answer has come to its end, now or earlier. */
+  async ended(conv, answer) {
+    if (!this.known(conv).answers.get(answer)?.final) await this.finish(conv, answer);
   }
 
   cut() {

@@ -50,6 +50,37 @@ def negatives():
 
 
 @check
+async def al_001_everything_comes_in_canonical_form(world):
+    """`Envelope` compares every frame with its canonical encoding; here is one of each type."""
+    peer, conv = await world.met(features=(*STREAMING, "tool:clock"))
+    seen, take = {CONFIGURATION, ACK, INFO, STATS, ELITES}, peer.take
+    peer.take = lambda envelope: (seen.add(envelope.type), take(envelope))
+    other = await world.open(peer.who)
+    await other.handshake(conv, 0, features=())
+    await peer.send(MEMORISE, "", {"id": fresh("amem"), "action": "create", "memory": {"content": "think 1", "category": "fact"}, "timestamp": now()})
+    await peer.expect(MEMORISED, success=True)
+    turn = await peer.turn(conv, "think 1", meta={"messaging.trace_id": "0af7651916cd43dd8448eb211c80319c", "messaging.span_id": "b7ad6b7169203331"})
+    await peer.turn(conv, "tool weather")
+    await peer.turn(conv, "fail after 1")
+    await other.barrier()
+    other.inbox.clear()
+    await other.turn(conv, "say both ways")
+    await peer.answer(conv)
+    await peer.send(VOTE, conv, {"id": fresh("av"), "conversationId": conv, "messageId": turn.answer, "targetType": "message", "targetId": turn.answer, "vote": "critical", "timestamp": now()})
+    await peer.send(NOTE, conv, {"id": fresh("an"), "messageId": turn.answer, "content": "n", "category": "general", "action": "create", "timestamp": now()})
+    await peer.send(SYNC, conv, {"messages": [{"localId": "local_1", "sequenceNumber": 1, "role": "user", "contents": "x", "createdAt": "2026-01-01T00:00:00Z"}, {"localId": "", "sequenceNumber": 1, "role": "user", "contents": "x", "createdAt": "2026-01-01T00:00:00Z"}]})
+    for type in (VOTED, NOTED, SYNCED):
+        await peer.expect(type)
+    await peer.subscribe(conv, fromSequence=0)
+    await world.http("PATCH", f"/conversations/{conv}", peer.who, json={"title": "Canonical"})
+    await peer.expect(UPDATE, conv, title="Canonical")
+    await peer.unsubscribe(conv)
+    missing = set(BODIES) - seen
+    equal(missing, set(), "types that did not come")
+    await leave(peer, other)
+
+
+@check
 async def al_008_negative_vectors_are_101_and_the_connection_stays(world):
     for name, raw in negatives():
         peer, conv = await world.met()

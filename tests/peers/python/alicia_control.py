@@ -63,10 +63,9 @@ async def al_073_what_a_stop_may_say(world):
     stanza = await peer.send(STOP, conv, {"conversationId": conv, "stopType": "speech"})
     await peer.ack(stanza)
     before = len(peer.memory[conv].answers[answer]["pieces"])
-    for _ in range(3):
-        await peer.expect(SENTENCE, conv)
+    while len(peer.memory[conv].answers[answer]["pieces"]) < before + 3:
+        await peer.receive()
     ensure(not peer.memory[conv].answers[answer]["final"], "text goes on after a stop of speech")
-    ensure(len(peer.memory[conv].answers[answer]["pieces"]) > before, "text goes on")
     stanza = await peer.send(STOP, conv, {"conversationId": conv, "stopType": "generation"})
     await peer.ack(stanza)
     await peer.finish(conv, answer)

@@ -140,6 +140,21 @@ async def al_108_lite_and_full_clients_in_one_conversation(world):
     await lite.websocket.close()
 
 
+@check
+async def al_108_lite_clients_post_messages(world):
+    who = world.somebody()
+    conv, lite = await world.create(who), await Lite.open(world, who)
+    await lite.subscribe(conv)
+    lite.sent = "POST"
+    posted = await world.http("POST", f"/conversations/{conv}/messages", who, json={"content": "say by post"}, status=202)
+    got = await lite.until_80()
+    equal((got[0][0], got[0][1]["id"], got[-2][1]["content"]), (USER, posted.json()["id"], "by post"), "answered on the socket")
+    # With `sync`, both rows come when the answer is there.
+    both = await world.http("POST", f"/conversations/{conv}/messages", who, params={"sync": "true"}, json={"content": "say at once"}, status=200)
+    ensure("at once" in both.text.replace("say at once", ""), "the answer is missing", both.text)
+    await lite.websocket.close()
+
+
 async def world_user_mismatch(world, conv, who):
     """`user_id` has to be the principal of the connection."""
     lite = await Lite.open(world, who)

@@ -169,6 +169,31 @@ async def al_053_a_memory_is_used_in_a_later_turn(world):
 
 
 @check
+async def al_053_the_best_memories_come_first(world):
+    peer, conv = await world.met()
+    for number in range(8):
+        equal(await memorise(peer, "create", fresh("amem"), "green tea oolong" + "".join(f" word{n}" for n in range(number)), conv), True, "create")
+    traces = (await peer.turn(conv, "say green tea oolong")).of(MEMORY)
+    ensure(1 <= len(traces) <= 5, "at most five", traces)
+    scores = [trace["relevance"] for trace in traces]
+    equal(scores, sorted(scores, reverse=True), "best first")
+    await leave(peer)
+
+
+@check
+async def al_082_votes_on_everything(world):
+    peer, conv = await world.met()
+    equal(await memorise(peer, "create", fresh("amem"), "think 2", conv), True, "create")
+    turn = await peer.turn(conv, "think 2")
+    [trace], step = turn.of(MEMORY), turn.of(REASONING)[0]
+    for kind, target in (("reasoning", step["id"]), ("memory_usage", trace["id"]), ("memory", trace["memoryId"])):
+        equal(await vote(peer, conv, target, "up", kind, message=turn.answer), (1, 0, 0, "up"), kind)
+        await peer.send(VOTE, conv, {"id": fresh("av"), "conversationId": conv, "messageId": turn.answer, "targetType": kind, "targetId": fresh("x"), "vote": "up", "timestamp": now()})
+        await peer.error(203)
+    await leave(peer)
+
+
+@check
 async def commentary_is_stored_and_never_answered(world):
     peer, conv = await world.met()
     turn = await peer.turn(conv, "say one")

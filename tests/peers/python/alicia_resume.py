@@ -48,8 +48,8 @@ async def al_024_cut_in_the_middle_of_an_answer(world):
     back = await world.open(peer.who, peer.memory)
     handshake = await back.handshake(conv, mark)
     ensure(handshake.head <= mark, "head", handshake.head)
-    await back.finish(conv, answer)
-    await other.finish(conv, answer)
+    await back.ended(conv, answer)
+    await other.ended(conv, answer)
     await other.barrier()
     live = other.memory[conv].entries
     equal(sorted(back.memory[conv].entries), sorted(live), "every stanza has come")
@@ -75,9 +75,9 @@ async def al_025_live_envelopes_do_not_overtake_a_replay(world):
     for back in backs:
         await back.handshake(conv, -1)
     for back in backs:
-        await back.finish(conv, answer)
+        await back.ended(conv, answer)
         await back.barrier()
-    await peer.finish(conv, answer)
+    await peer.ended(conv, answer)
     for back in backs:
         equal(bytes_of(back.memory[conv].entries[s] for s in range(-2, min(back.memory[conv].entries) - 1, -1)), bytes_of(peer.memory[conv].entries[s] for s in range(-2, min(back.memory[conv].entries) - 1, -1)), "bytes")
     await leave(peer, *backs)
@@ -199,10 +199,11 @@ async def one_connection_may_shake_hands_for_several_conversations(world):
 async def al_109_another_device_is_told_and_the_sender_is_not(world):
     peer, other, conv = await world.pair()
     turn = await peer.turn(conv, "say one")
+    sent = peer.sent["body"]["timestamp"]
     equal(turn.of(USER), [], "AL-110: the sender does not get it back")
     first = await other.upcoming(conv)
     equal((first.type, first.stanza, first["id"], first["content"]), (USER, 0, turn.user, "say one"), "announcement")
-    equal((first["role"], first["sequenceNumber"], first.get("previousId")), ("user", 1, None), "superset")
+    equal((first["role"], first["sequenceNumber"], first.get("previousId"), first["timestamp"]), ("user", 1, None, sent), "superset")
     seen = await other.answer(conv)
     equal(bytes_of(e for e in seen.entries if e.stanza), bytes_of(e for e in turn.entries if e.stanza), "AL-096: the same log")
     back = await other.turn(conv, "say two")

@@ -228,6 +228,41 @@ async def text_frames_are_ignored(world):
 
 
 @check
+async def fragments_and_pings(world):
+    peer, conv = await world.met()
+    id = fresh("am")
+    envelope = pack(peer.envelope(USER, conv, {"id": id, "conversationId": conv, "content": "say pieces"}))
+    await peer.websocket.send([envelope[:1], envelope[1:40], b"", envelope[40:]])
+    await peer.ack(2)
+    equal((await peer.answer(conv, id)).text, "pieces", "answer")
+    await asyncio.wait_for(await peer.websocket.ping(), PATIENCE)
+    await leave(peer)
+
+
+@patient
+async def whoever_reads_nothing_is_dropped_and_may_come_back(world):
+    who = world.somebody()
+    peer, conv = await world.met(who)
+    reader, writer = await raw(world, who)
+    # A reader that has stopped: its buffer fills, and then those of the system.
+    writer.transport.pause_reading()
+    body = pack({"stanzaId": 1, "conversationId": conv, "type": SUBSCRIBE, "body": {"conversationId": conv}})
+    writer.write(bytes([0x82, 0x80 | 126]) + len(body).to_bytes(2, "big") + b"\0\0\0\0" + body)
+    for _ in range(12):
+        # Other peers of the conversation are not kept waiting.
+        await peer.turn(conv, "size 2000000")
+    writer.transport.resume_reading()
+    deadline, total = time.monotonic() + 2 * PATIENCE, 0
+    while piece := await asyncio.wait_for(reader.read(1 << 20), deadline - time.monotonic()):
+        total += len(piece)
+        ensure(total < 23_000_000, "it got everything, although it did not read")
+    back = await world.open(who)
+    equal((await back.handshake(conv, min(peer.memory[conv].entries) + 50)).replay[-1].raw, peer.memory[conv].entries[min(peer.memory[conv].entries)].raw, "it resumes")
+    await leave(back)
+    await peer.close()
+
+
+@check
 async def a_frame_that_is_too_large(world):
     peer, conv = await world.met()
     id, _ = await peer.say(conv, "say " + "x" * (1 << 20))

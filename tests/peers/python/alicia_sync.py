@@ -16,7 +16,8 @@ def written(local, contents="offline", number=1, role="user", **more):
 
 async def sync(peer, conv, *messages):
     await peer.send(SYNC, conv, {"messages": list(messages)})
-    answer = await peer.next(lambda e: e.type in (SYNCED, ERROR))
+    # Each message is a transaction of its own, and there may be 500.
+    answer = await peer.next(lambda e: e.type == SYNCED or (e.type == ERROR and not e.stanza), 2 * PATIENCE)
     equal(answer.type, SYNCED, f"answer {answer} to {peer.sent!r:.400}")
     results = answer["syncedMessages"]
     equal([one["localId"] for one in results], [message["localId"] for message in messages], "AL-099: one result each, in order")
@@ -84,6 +85,21 @@ async def al_101_one_failure_undoes_nothing(world):
     equal(sorted(rows), sorted(ids.values()), "exactly those are stored")
     equal((rows[ids[5]]["previous_id"], rows[ids[6]]["previous_id"], rows[ids[9]]["previous_id"]), (ids[0], ids[5], ids[0]), "parents")
     equal(await world.path(peer.who, conv), [ids[0], ids[9]], "the tip is the last that was inserted")
+    await leave(peer)
+
+
+@check
+async def al_101_what_is_left_out_is_empty(world):
+    peer, conv = await world.met()
+    without = lambda name, **more: {key: value for key, value in {**written("local_x"), **more}.items() if key != name}
+    await peer.send(SYNC, conv, {"messages": [written("local_1"), without("localId"), without("role", localId="local_2"), {**written("local_3"), "createdAt": "yesterday"}]})
+    results = (await peer.expect(SYNCED))["syncedMessages"]
+    equal([one["status"] for one in results], ["synced", "conflict", "conflict", "synced"], "status")
+    conflict(results[1], "Local ID is required")
+    conflict(results[2], "Message role is required")
+    # What is no time is the server's.
+    ensure(results[3]["message"]["createdAt"][:10] not in ("2026-01-01", "yesterday"), "createdAt", results[3])
+    equal(results[0]["message"]["createdAt"][:19], "2026-01-01T00:00:00", "createdAt")
     await leave(peer)
 
 

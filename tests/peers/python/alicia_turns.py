@@ -262,7 +262,8 @@ async def al_052_a_failure_after_the_start(world):
     ensure(error["code"] in (501, 502) and error["recoverable"] and error.stanza < 0, "error", error)
     equal(error["originatingId"], turn.answer, "originatingId")
     ensure("This is sentence 2." in turn.text, "partial text", turn.text)
-    equal((await world.message(peer.who, conv, turn.answer))["contents"].strip(), turn.text.strip(), "partial text is kept")
+    kept = {row["id"]: row["contents"] for row in await world.messages(peer.who, conv, all="true")}
+    equal(kept[turn.answer].strip(), turn.text.strip(), "partial text is kept")
     equal((await peer.turn(conv, "say again")).text, "again", "the next turn")
     await leave(peer)
 
@@ -428,6 +429,7 @@ async def al_065_a_client_tool_that_takes_too_long(world):
     id, request = await asked(peer, conv, "client clock within 3000")
     ensure(request["timeoutMs"] <= 3000, "timeoutMs", request)
     outcome = await peer.expect(RESULT, conv, requestId=request["id"], success=False, errorCode="timeout")
+    ensure(outcome.at - request.at >= request["timeoutMs"] / 1000, "the client did not get the time that it was promised")
     equal(outcome["id"], request["id"] + "_result", "id")
     turn = await peer.answer(conv, id)
     ensure("It ended as timed_out" in turn.text, "the turn goes on", turn.text)

@@ -179,6 +179,8 @@ BODIES = {
     SUBSCRIBED: fields(("conversationId", string(0, 128)), ("success", boolean), ("error?", word("conversation_id_required", "invalid_request", "not_found", "inactive", "too_many_subscriptions", "internal")), ("missedMessages?", whole(0))),
     UNSUBSCRIBED: fields(("conversationId", string(0, 128)), ("success", boolean)),
 }
+# By code (11.2).
+SEVERITIES = {101: (2,), 102: (1,), 103: (1,), 104: (2,), 105: (2,), 201: (2,), 202: (2,), 203: (2,), 301: (2,), 304: (2,), 501: (2, 3), 502: (1, 2), 503: (2,), 504: (1,), 505: (1,)}
 ENVELOPE = fields(("stanzaId", whole(most=0)), ("conversationId", string(0, 128)), ("type", whole(1, 65535)), ("meta?", mapping), ("body", mapping))
 
 
@@ -212,6 +214,8 @@ class Envelope:
             equal(self.body["role"], "user" if self.type == USER else "assistant", "role")
         if self.type == SENTENCE:
             ensure(self.body["text"] or self.final, "an empty sentence that is not final")
+        if self.type == ERROR:
+            ensure(self.body["severity"] in SEVERITIES[self.body["code"]], "severity of", self.body["code"])
         if self.type == SUBSCRIBED:
             equal("error" in self.body, not self.body["success"], "presence of error")
         if self.type == SYNCED:
@@ -383,8 +387,8 @@ class Peer:
         return found
 
     async def refused(self, stanza, code, origin=None):
-        """An error, and then an acknowledgement without success."""
-        error = await self.error(code, True, origin)
+        """An error that names what was sent last, and then an acknowledgement without success."""
+        error = await self.error(code, True, origin or self.sent["body"].get("id") or str(stanza))
         ack = await self.ack(stanza, False)
         ensure(error.at <= ack.at, "the acknowledgement came first")
         return error
@@ -444,6 +448,8 @@ class Peer:
 
     async def handshake(self, conv="", seen=None, **more):
         """6.2, step by step."""
+        # What was refused has left its mark here.
+        self.asked.clear()
         await self.configure(conv, seen, **more)
         configuration = await self.next(lambda e: e.type in (CONFIGURATION, ERROR))
         equal(configuration.type, CONFIGURATION, f"answer {configuration} to {self.sent!r:.300}")
@@ -503,9 +509,14 @@ class Peer:
         return id, start["id"]
 
     async def finish(self, conv, answer):
-        """The final sentence of an answer; what else came is taken away, too."""
-        found = await self.next(lambda e: e.conv == conv and e.type == SENTENCE and e["previousId"] == answer and e.final)
-        return found
+        """The final sentence of an answer, which is still to come."""
+        return await self.next(lambda e: e.conv == conv and e.type == SENTENCE and e["previousId"] == answer and e.final)
+
+    async def ended(self, conv, answer):
+        """An answer has come to its end, now or earlier."""
+        known = self.memory.setdefault(conv, Memory())
+        if not known.answers.get(answer, {}).get("final"):
+            await self.finish(conv, answer)
 
     async def cut(self):
         """The transport breaks, without a word."""
