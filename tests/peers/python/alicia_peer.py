@@ -3,7 +3,8 @@
 The server has the story `tests/peers/alicia_story.toml` as its agent, the elites `pa_swift`, `pa_sound` and `pa_bold`,
 Alicia's limits as the reference has them, and the credentials that the environment names (see
 `crates/cli/tests/alicia.rs`): PEER_JWT_SECRET, PEER_JWT_ISSUER and PEER_JWT_AUDIENCE.
-The server behind `--hasty` pings every second, and drops whoever is silent for four. PATH is the database of the first.
+The server behind `--hasty` pings every second, drops whoever is silent for four, ends answers after three, keeps four
+requests waiting, and does not limit the rate of envelopes. PATH is the database of the first.
 
 Names begin with the statement of the reference that they show. One line per check; see `checks.py`. PEER_ONLY holds
 words of which a name has to contain one.

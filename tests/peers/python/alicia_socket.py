@@ -19,7 +19,7 @@ def patient(function):
 
 
 def hasty(function):
-    """Against the server that pings every second, and drops whoever is silent for four."""
+    """Against the server that has little patience, and a short queue."""
     HASTY.append(function)
     return function
 
@@ -342,3 +342,40 @@ async def al_098_any_frame_keeps_a_client_alive(world):
     while piece := await asyncio.wait_for(reader.read(1000), PATIENCE):
         got += piece
     ensure(time.monotonic() - began >= 12, "dropped after", time.monotonic() - began, got[-20:])
+
+
+@hasty
+async def al_106_a_full_queue_is_504_and_keeps_its_order(world):
+    peer, conv = await world.met()
+    turn = await peer.turn(conv, "say one")
+    sent = [await peer.send(COMMENTARY, conv, {"id": fresh("aucc"), "conversationId": conv, "messageId": turn.answer, "content": f"{number}"}) for number in range(150)]
+    acks, errors = [], 0
+    while len(acks) < len(sent):
+        found = await peer.upcoming(conv)
+        if found.type == ERROR:
+            equal((found["code"], found["severity"], found["recoverable"]), (504, 1, True), f"{found}")
+            errors += 1
+        else:
+            equal(found.type, ACK, f"{found}")
+            acks.append(found)
+    equal(sorted(ack["acknowledgedStanzaId"] for ack in acks), sent, "each is answered once")
+    accepted = [ack["acknowledgedStanzaId"] for ack in acks if ack["success"]]
+    equal(accepted, sorted(accepted), "what was accepted keeps its order")
+    refused = [ack for ack in acks if not ack["success"]]
+    equal(errors, len(refused), "an error for each that was refused")
+    ensure(4 <= len(accepted) < len(acks), "some are accepted, some are not", errors)
+    equal((await peer.turn(conv, "say two")).text, "two", "it goes on")
+    await leave(peer)
+
+
+@hasty
+async def an_answer_that_takes_too_long_is_ended_with_503(world):
+    for features in (STREAMING, ()):
+        peer, conv = await world.met(features=features)
+        turn = await peer.turn(conv, "hang after 2")
+        [error] = turn.of(ERROR)
+        streamed = bool(features)
+        equal((error["code"], error["recoverable"], error["originatingId"]), (503, True, turn.answer if streamed else turn.user), f"{error}")
+        equal([s["text"] for s in turn.of(SENTENCE) if s.final], [""] if streamed else [], "the final sentence")
+        equal((await peer.turn(conv, "say next")).text, "next", "the next turn")
+        await leave(peer)
