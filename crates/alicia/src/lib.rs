@@ -13,6 +13,7 @@
 //! can still be told of the envelope, and the [`message::ErrorMessage`] that answers it.
 
 pub mod annals;
+pub mod client;
 pub mod codec;
 mod conn;
 pub mod deed;

@@ -1,5 +1,7 @@
 //! What is looked up in the tables of the annals, and how rows are read.
 
+use std::fmt;
+
 use switchboard_core::{
     Cell, Comparison, Condition, Found, Lookup, Order, Question, SessionId, Table, Timestamp, Within,
 };
@@ -48,7 +50,7 @@ impl<'a> Row<'a> {
 }
 
 /// A stored message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct StoredMessage {
     pub(crate) id: Id,
     pub(crate) conversation: Id,
@@ -62,6 +64,13 @@ pub(crate) struct StoredMessage {
     pub(crate) server_id: Option<String>,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
+}
+
+// What people say is not for logs.
+impl fmt::Debug for StoredMessage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("StoredMessage").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl StoredMessage {

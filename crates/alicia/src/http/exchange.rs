@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    AgentId, Asked, Close, Connection, Found, Frame, Head, Input, Lookup, Op, Output, Principal, Reject,
-    Reply, Seed, SessionId, Timestamp, Upgrade, Violation, Within,
+    AgentId, Asked, Close, Connection, Event, Found, Frame, Head, Input, Lookup, Op, Output, Position,
+    Principal, Reject, Reply, Seed, SessionId, Timestamp, TurnId, Upgrade, Violation, Within,
 };
 
 use crate::annals::tables;
@@ -32,7 +32,15 @@ pub(super) struct Exchange {
     pub(super) request: Request,
     pub(super) now: Timestamp,
     asked: Asked<Then>,
+    /// A turn whose end is waited for.
+    awaited: Option<Awaited>,
     out: VecDeque<Output>,
+}
+
+/// A turn whose end is waited for, and what is to be done then.
+struct Awaited {
+    turn: TurnId,
+    then: Box<dyn FnOnce(&mut Exchange) + Send>,
 }
 
 /// What is to be done with an answer.
@@ -50,6 +58,7 @@ impl Exchange {
             request: Request(request),
             now,
             asked: Asked::default(),
+            awaited: None,
             out: VecDeque::new(),
         }
     }
@@ -63,6 +72,31 @@ impl Exchange {
     ) {
         let request = self.asked.ask(Box::new(then));
         self.out.push_back(Output::Submit(request, session.clone(), op));
+    }
+
+    /// Waits for the end of a turn that was accepted at this place.
+    pub(super) fn wait_for(
+        &mut self,
+        session: &SessionId,
+        turn: TurnId,
+        accepted: Position,
+        then: impl FnOnce(&mut Self) + Send + 'static,
+    ) {
+        self.awaited = Some(Awaited { turn, then: Box::new(then) });
+        let request = self.asked.ask(Box::new(|exchange, outcome| {
+            if let Err(reject) = outcome {
+                exchange.refuse(&reject.into());
+            }
+        }));
+        self.out.push_back(Output::Attach(request, session.clone(), Some(accepted)));
+    }
+
+    fn committed(&mut self, event: &Event) {
+        let ended =
+            |awaited: &mut Awaited| matches!(event, Event::TurnEnded { turn, .. } if *turn == awaited.turn);
+        if let Some(Awaited { then, .. }) = self.awaited.take_if(ended) {
+            then(self);
+        }
     }
 
     /// Asks a session one thing after another, and goes on when all of it is done.
@@ -183,9 +217,9 @@ impl Connection for Exchange {
                     then(self, Err(reject));
                 }
             }
+            Input::Committed(_, committed) => self.committed(&committed.event),
             Input::Closed(_) => self.out.push_back(Output::Close(DONE)),
             Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_))
-            | Input::Committed(..)
             | Input::Signal(_)
             | Input::Timeout
             | Input::Backlog(_)

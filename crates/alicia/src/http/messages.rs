@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_core::model::{Names, NewTurn, Origin, Parent, Part, Place, TurnRequest};
 use switchboard_core::{
-    AgentId, Comparison, Condition, Lookup, MessageId, Op, Order, Question, Reject, SessionId, TurnId, Within,
+    AgentId, Comparison, Condition, Lookup, MessageId, Op, Order, Question, Reject, Reply, SessionId, TurnId,
+    Within,
 };
 
 use crate::annals::tables;
@@ -252,10 +253,32 @@ impl Exchange {
             meta: Value::Null,
         };
         let session = post.session.clone();
+        // Whoever asks for it waits for the answer, and gets both.
+        let both = self.request.parameter("sync").as_deref() == Some("true");
         self.submit(&session, Op::StartTurn(Box::new(turn)), move |exchange, outcome| match outcome {
+            Ok(Reply::Turn { turn, accepted, .. }) if both => {
+                let session = post.session.clone();
+                exchange.wait_for(&post.session, turn, accepted, move |exchange| {
+                    exchange.show_both(session, &input, answer);
+                });
+            }
             // Under a name that follows from what the client calls it, it can be there already.
             Ok(_) | Err(Reject::DuplicateMessage(_)) => exchange.show_posted(post, &input),
             Err(reject) => exchange.refuse(&reject.into()),
+        });
+    }
+
+    /// A message and its answer, if there is one.
+    fn show_both(&mut self, session: SessionId, input: &Id, answer: Id) {
+        let lookup = rows::by_id(&tables::MESSAGES, Within::Session(session.clone()), input);
+        self.look(lookup, move |exchange, question| {
+            let lookup = rows::by_id(&tables::MESSAGES, Within::Session(session), &answer);
+            exchange.look(lookup, move |exchange, found| {
+                let rows = question.first().into_iter().chain(found.first());
+                let messages: Vec<Value> =
+                    rows.filter_map(StoredMessage::read).map(|stored| render::message(&stored)).collect();
+                exchange.answer(200, &json!({ "messages": messages }));
+            });
         });
     }
 

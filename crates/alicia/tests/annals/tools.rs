@@ -101,7 +101,7 @@ fn al_065_what_a_client_does_not_answer_times_out() {
     assert_eq!((given.request_id.as_ref(), given.success), (Some(&id), false));
     assert_eq!(
         text(world.rows.one("alicia_tool_uses", "id", id.as_str()), "error_message"),
-        "timeout: clock: 28000 ms elapsed"
+        "timeout: clock: 30000 ms elapsed"
     );
 }
 

@@ -13,16 +13,16 @@ use tokio_tungstenite::tungstenite::http::Uri;
 use super::conversation::{Guard, Join};
 use super::error::{Cause, ClientError, ConnectError};
 use super::event::{ConnectionEvent, Snapshot};
-use super::half::{
-    self, AliciaClient, Cause as LinkCause, CommandError, ConversationEvent, ConversationKey, Event, Input,
-    Outcome, Output, RequestKey, Retry,
-};
 use super::options::{FirstAttempt, Options, OptionsError};
 use super::tool::{Done, Handler, Workshop};
 use super::updates::Updates;
 use crate::clock::Clock;
 use crate::events::Subscribers;
 use crate::socket::{DialError, Dialer, Incoming, Socket, Upgrade, sleep_until};
+use switchboard_alicia::client::{
+    self as half, AliciaClient, Cause as LinkCause, CommandError, ConversationEvent, ConversationKey, Event,
+    Input, Outcome, Output, RequestKey, Retry,
+};
 
 /// What a handle asks for, with a place for the answer.
 pub(super) enum Command {

@@ -9,9 +9,9 @@ use super::actor::{Actor, Command, Control};
 use super::conversation::{Conversation, Join};
 use super::error::{ClientError, ConnectError};
 use super::event::{Events, Snapshot};
-use super::half::{AliciaClient, CommandError, Outcome, RequestKey};
 use super::options::Options;
 use super::updates::Updates;
+use switchboard_alicia::client::{AliciaClient, CommandError, Outcome, RequestKey};
 
 /// A connection to an Alicia server that comes back by itself. Clones share it; when the last clone and the
 /// last [`Conversation`] are dropped, it is closed.

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use super::actor::{Command, Control};
 use super::client::Client;
 use super::error::ClientError;
-use super::half::{self, Ballot, ConversationKey, Outcome, RequestError, Since};
 use super::tool::{Handler, ToolCall, ToolFailure};
+use switchboard_alicia::client::{self as half, Ballot, ConversationKey, Outcome, RequestError, Since};
 
 /// Which conversation to follow, from where on, and with which tools.
 #[derive(Debug)]

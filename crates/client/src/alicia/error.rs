@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::half::{Cause as LinkCause, CommandError, Ended, RequestError};
 use super::options::OptionsError;
 use crate::refused;
 use crate::socket::DialError;
+use switchboard_alicia::client::{Cause as LinkCause, CommandError, Ended, RequestError};
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -29,7 +29,6 @@ mod client;
 mod conversation;
 mod error;
 mod event;
-pub mod half;
 mod library;
 mod options;
 mod rows;
@@ -50,12 +49,12 @@ pub use client::Client;
 pub use conversation::{Conversation, Join};
 pub use error::{Cause, ClientError, ConnectError, LibraryError};
 pub use event::{ConnectionEvent, Events, Snapshot};
-pub use half::{
-    Answer, Ballot, Cause as LinkCause, ClientConfig, CommandError, ConversationEvent, Ended, Joined,
-    Outcome, RequestError, Since,
-};
 pub use library::Library;
 pub use options::{FirstAttempt, Options, OptionsError};
 pub use rows::{ConversationRow, MemoryRow, MessageRow, Page, SyncCounts};
+pub use switchboard_alicia::client::{
+    Answer, Ballot, Cause as LinkCause, ClientConfig, CommandError, ConversationEvent, Ended, Joined,
+    Outcome, RequestError, Since,
+};
 pub use tool::{ToolCall, ToolFailure};
 pub use updates::{TurnError, Updates};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use super::half::ClientConfig;
 use crate::endpoint::Endpoint;
 pub use crate::endpoint::{FirstAttempt, OptionsError};
 use crate::tls::Trust;
+use switchboard_alicia::client::ClientConfig;
 
 /// How to connect.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use switchboard_alicia::Id;
 use switchboard_core::Pii;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::half::{ConversationKey, ToolOutcome, ToolRun};
+use switchboard_alicia::client::{ConversationKey, ToolOutcome, ToolRun};
 
 /// A tool that is to be run.
 #[derive(Clone, PartialEq)]

@@ -11,7 +11,7 @@ use switchboard_alicia::message::ErrorMessage;
 use tokio::sync::mpsc;
 
 use super::conversation::Guard;
-use super::half::{Answer, ConversationEvent, Ended};
+use switchboard_alicia::client::{Answer, ConversationEvent, Ended};
 
 /// A stream of what happens in a conversation. It ends with [`ConversationEvent::Closed`], or when the client
 /// is closed. What is not read holds up the connection, so that the server stops sending.

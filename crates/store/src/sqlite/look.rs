@@ -69,14 +69,17 @@ impl Query {
                 query.within(asker, asked);
                 query.conditions(&lookup.conditions);
                 query.sql.push_str(" ORDER BY ");
+                // SQLite has no statistics, and would rather read a whole session in the order of its key
+                // than sort the few rows that an index names.
+                let plus = if is_narrow(table, &lookup.conditions) { "+" } else { "" };
                 for (column, order) in order {
                     let direction = match order {
                         Order::Rising => "ASC",
                         Order::Falling => "DESC",
                     };
-                    query.sql.push_str(&format!("{} {direction}, ", this(column)));
+                    query.sql.push_str(&format!("{plus}{} {direction}, ", this(column)));
                 }
-                query.sql.push_str(&key(table));
+                query.sql.push_str(&key(table, plus));
                 query.limit(lookup.limit);
             }
             Question::Count => {
@@ -119,7 +122,7 @@ impl Query {
                 query.sql.push_str(" AND ");
                 query.within(asker, asked);
                 query.conditions(&lookup.conditions);
-                query.sql.push_str(&format!(" ORDER BY bm25({index}), {}", key(table)));
+                query.sql.push_str(&format!(" ORDER BY bm25({index}), {}", key(table, "")));
                 query.limit(lookup.limit);
             }
         }
@@ -211,8 +214,19 @@ fn columns(table: &Table) -> String {
     table.columns.iter().map(|column| this(column.name)).collect::<Vec<_>>().join(", ")
 }
 
-fn key(table: &Table) -> String {
-    table.key.iter().map(|column| this(column)).collect::<Vec<_>>().join(", ")
+fn key(table: &Table, plus: &str) -> String {
+    table.key.iter().map(|column| format!("{plus}{}", this(column))).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether an index names the few rows that have this value.
+fn is_narrow(table: &Table, conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| {
+        let names = |index: &&[&str]| {
+            let of = index.iter().position(|column| *column == condition.column);
+            of.is_some_and(|place| index.iter().take(place).all(|before| *before == table.session))
+        };
+        condition.is == Comparison::Equal && condition.value != Cell::Null && table.indexes.iter().any(names)
+    })
 }
 
 /// A column of the table that is asked.

@@ -57,6 +57,17 @@ fn the_end_of_a_session_costs_what_it_returns() {
 }
 
 #[test]
+fn a_value_with_an_index_costs_what_it_returns() {
+    let chain = Chain::new(10_000);
+    let some = Condition { column: "number", is: Comparison::Equal, value: 77_i64.into() };
+    let question = Question::Rows(Vec::new());
+    let within = Within::Session("s7".into());
+    let one = Lookup { within, conditions: vec![some], question, limit: 1, ..rows() };
+    assert_eq!(chain.run(&one), 1);
+    assert!(chain.cost(&one) < 2000, "{} steps: {:#?}", chain.cost(&one), chain.plan(&one));
+}
+
+#[test]
 fn words_lead_to_rows() {
     let chain = Chain::new(10_000);
     for within in [Within::Session("s7".into()), Within::Own] {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use switchboard_alicia::Id;
-use switchboard_alicia::message::AssistantSentence;
+use crate::Id;
+use crate::message::AssistantSentence;
 use switchboard_core::Pii;
 
 use super::Answer;

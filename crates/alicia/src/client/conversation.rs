@@ -1,6 +1,6 @@
 //! One conversation: how far its log is known, and where its handshake is.
 
-use switchboard_alicia::Id;
+use crate::Id;
 use switchboard_core::Timestamp;
 
 use super::answers::Answers;

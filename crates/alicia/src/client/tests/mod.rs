@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use switchboard_alicia::message::{
+use crate::message::{
     Acknowledgement, AssistantMessage, AssistantSentence, Configuration, ErrorMessage, Execution,
     StartAnswer, Superset, ToolUseRequest, ToolUseResult, UserMessage, Word,
 };
-use switchboard_alicia::{
-    AliciaLimits, Body, Code, Decoded, Dialect, Envelope, Id, Map, Side, decode, encode,
-};
+use crate::{AliciaLimits, Body, Code, Decoded, Dialect, Envelope, Id, Map, Side, decode, encode};
 
 use super::*;
 
@@ -238,7 +236,7 @@ fn announcement(message: &str, text: &str, number: i64) -> UserMessage {
         content: Pii(text.to_owned()),
         timestamp: None,
         superset: Some(Superset {
-            role: Word::Known(switchboard_alicia::message::Role::User),
+            role: Word::Known(crate::message::Role::User),
             sequence_number: number,
             created_at: "2026-01-01T00:00:00Z".to_owned(),
             updated_at: "2026-01-01T00:00:00Z".to_owned(),

@@ -1,7 +1,7 @@
 //! What becomes of requests, and of conversations that end.
 
-use switchboard_alicia::Body;
-use switchboard_alicia::message::{
+use crate::Body;
+use crate::message::{
     Acknowledgement, ErrorMessage, FeedbackConfirmation, MemoryConfirmation, NoteConfirmation, SyncResponse,
     Unsubscribe,
 };
@@ -24,7 +24,7 @@ impl AliciaClient {
     pub(super) fn acknowledged(&mut self, ack: &Acknowledgement) {
         // Those of handshakes are not above 0, and no request has such a stanza.
         let stanza = ack.acknowledged_stanza_id;
-        let is = |kind: switchboard_alicia::MessageType| kind.is_acknowledged();
+        let is = |kind: crate::MessageType| kind.is_acknowledged();
         let key = self
             .requests
             .sent(|request| request.stanza == Some(stanza) && request.body.kind().is_some_and(is));

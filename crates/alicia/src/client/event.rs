@@ -1,12 +1,12 @@
 //! What goes into an [`AliciaClient`](super::AliciaClient) and what comes out.
 
-use bytes::Bytes;
-use switchboard_alicia::message::{
+use crate::message::{
     AudioChunk, Commentary, ConversationUpdate, EliteOptions, ErrorMessage, FeedbackConfirmation,
     MemoryTrace, ReasoningStep, ServerInfo, SessionStats, SyncResponse, ToolUseRequest, ToolUseResult,
     Transcription, UserMessage,
 };
-use switchboard_alicia::{Id, Map};
+use crate::{Id, Map};
+use bytes::Bytes;
 use switchboard_core::{Pii, Timestamp};
 
 /// What the transport reports.

@@ -1,6 +1,6 @@
 //! What is done beside the turns.
 
-use switchboard_alicia::message::{
+use crate::message::{
     Aggregates, CommentaryType, EliteOptions, FeedbackConfirmation, MemoryActionKind, MemoryCategory,
     MemoryConfirmation, MemoryContent, NoteCategory, NoteConfirmation, Preset, Role, SessionStats,
     SyncMessage, SyncResponse, TargetType, Vote, Weights,

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use switchboard_alicia::{AliciaLimits, Body, Envelope, Id, Prefix, encode};
+use crate::{AliciaLimits, Body, Envelope, Id, Prefix, encode};
 use switchboard_core::{Bucket, Pii, Rate, Seed, Timestamp};
 
 mod answers;

@@ -1,7 +1,7 @@
 //! Tools that run on this side.
 
-use switchboard_alicia::Value;
-use switchboard_alicia::message::ToolError;
+use crate::Value;
+use crate::message::ToolError;
 
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use switchboard_alicia::message::{AssistantMessage, ControlVariation, Mode, StartAnswer, UserMessage};
-use switchboard_alicia::{Body, Id};
+use crate::message::{AssistantMessage, ControlVariation, Mode, StartAnswer, UserMessage};
+use crate::{Body, Id};
 
 use super::answers::Answers;
 use super::{ConversationKey, RequestKey};

@@ -1,9 +1,7 @@
 //! Envelopes of the server. Whatever this version does not know is ignored.
 
-use switchboard_alicia::message::{
-    AssistantMessage, AssistantSentence, StartAnswer, Transcription, UserMessage,
-};
-use switchboard_alicia::{Body, DecodeError, Decoded, Dialect, Envelope, MessageType, Side, decode};
+use crate::message::{AssistantMessage, AssistantSentence, StartAnswer, Transcription, UserMessage};
+use crate::{Body, DecodeError, Decoded, Dialect, Envelope, MessageType, Side, decode};
 use switchboard_core::Timestamp;
 
 use super::conversation::{CatchUp, Place};
@@ -164,7 +162,7 @@ impl AliciaClient {
         }
     }
 
-    fn is_new(&mut self, key: ConversationKey, kind: MessageType, id: &switchboard_alicia::Id) -> bool {
+    fn is_new(&mut self, key: ConversationKey, kind: MessageType, id: &crate::Id) -> bool {
         self.conversations.get_mut(&key).is_some_and(|conversation| conversation.seen.is_new(kind, id))
     }
 

@@ -1,7 +1,7 @@
 //! Handshakes, replays, holes and repetitions.
 
 use super::*;
-use switchboard_alicia::message::SubscribeAck;
+use crate::message::SubscribeAck;
 
 #[test]
 fn al_037_every_connection_begins_with_a_handshake_at_the_contiguous_mark() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use switchboard_alicia::{Id, MessageType};
+use crate::{Id, MessageType};
 
 /// The newest messages of a conversation by their durable ids. Stanzas need no memory of their own: they are
 /// taken in their order, so that the contiguous mark stands for all of them.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use switchboard_alicia::message::{Execution, ToolError, ToolUseRequest, ToolUseResult, Word};
-use switchboard_alicia::{AliciaLimits, Id, Value};
+use crate::message::{Execution, ToolError, ToolUseRequest, ToolUseResult, Word};
+use crate::{AliciaLimits, Id, Value};
 use switchboard_core::{Pii, Timestamp};
 
 use super::ToolRun;

@@ -1,7 +1,7 @@
 //! Handshakes (§6.2), holes (§6.3) and what a subscription has to bring (§8.3); and what is sent when.
 
-use switchboard_alicia::message::{Configuration, ErrorMessage, Feature, Subscribe, SubscribeAck, Word};
-use switchboard_alicia::{Body, Code, Id};
+use crate::message::{Configuration, ErrorMessage, Feature, Subscribe, SubscribeAck, Word};
+use crate::{Body, Code, Id};
 use switchboard_core::Timestamp;
 
 use super::conversation::{CatchUp, Conversation, Place, Stage};

@@ -1,7 +1,7 @@
 //! Tools that the server asks this client to run (§4.6, §4.7, §5.4).
 
-use switchboard_alicia::message::{ToolError, ToolUseRequest, ToolUseResult};
-use switchboard_alicia::{Body, DecodeError, Envelope, Id, Prefix, encode};
+use crate::message::{ToolError, ToolUseRequest, ToolUseResult};
+use crate::{Body, DecodeError, Envelope, Id, Prefix, encode};
 use switchboard_core::Timestamp;
 
 use super::conversation::Stage;

@@ -1,6 +1,6 @@
 //! Questions, answers and what is done about them.
 
-use switchboard_alicia::message::{ControlVariation, Mode, ReasoningStep, StopType, Transcription};
+use crate::message::{ControlVariation, Mode, ReasoningStep, StopType, Transcription};
 
 use super::*;
 

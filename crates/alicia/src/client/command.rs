@@ -1,12 +1,12 @@
 //! What the user asks for. A command that is refused changes nothing; one that is accepted while there is no
 //! connection waits for it.
 
-use switchboard_alicia::message::{
+use crate::message::{
     Commentary, CommentaryType, ControlStop, ControlVariation, DimensionPreference, EliteSelect, Feedback,
     MemoryAction, MemoryActionKind, MemoryContent, NoteAction, NoteCategory, Preset, QuickFeedback, StopType,
     SyncMessage, SyncRequest, TargetType, UserMessage, UserNote, Vote, Weights, Word,
 };
-use switchboard_alicia::{Body, Id, MessageType, Prefix};
+use crate::{Body, Id, MessageType, Prefix};
 use switchboard_core::{Pii, Timestamp};
 
 use super::conversation::{CatchUp, Conversation, Stage};
