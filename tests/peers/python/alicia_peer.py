@@ -23,12 +23,13 @@ import alicia_resume
 import alicia_socket
 import alicia_storage
 import alicia_sync
+import alicia_tools
 import alicia_turns
 from alicia_wire import PATIENCE
 from alicia_world import World
 from checks import run_beside, summary, wanted
 
-MODULES = (alicia_turns, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite, alicia_races, alicia_storage)
+MODULES = (alicia_turns, alicia_tools, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite, alicia_races, alicia_storage)
 
 
 async def main(base, hasty, database):

@@ -348,7 +348,10 @@ async def al_098_any_frame_keeps_a_client_alive(world):
 async def al_106_a_full_queue_is_504_and_keeps_its_order(world):
     peer, conv = await world.met()
     turn = await peer.turn(conv, "say one")
-    sent = [await peer.send(COMMENTARY, conv, {"id": fresh("aucc"), "conversationId": conv, "messageId": turn.answer, "content": f"{number}"}) for number in range(150)]
+    # All of them in one frame, so that nobody can be quick enough.
+    envelopes = [peer.envelope(COMMENTARY, conv, {"id": fresh("aucc"), "conversationId": conv, "messageId": turn.answer, "content": f"{number}"}) for number in range(64)]
+    await peer.bytes(pack(envelopes))
+    sent = [envelope["stanzaId"] for envelope in envelopes]
     acks, errors = [], 0
     while len(acks) < len(sent):
         found = await peer.upcoming(conv)
