@@ -38,7 +38,7 @@ async def main(base, hasty, database):
     checks = wanted([check for module in MODULES for check in module.CHECKS])
     await asyncio.gather(
         run_beside(checks, world, results, 3 * PATIENCE, 6),
-        run_beside(wanted(alicia_socket.PATIENT), world, results, 3 * PATIENCE, 6),
+        run_beside(wanted(alicia_socket.PATIENT), world, results, 5 * PATIENCE, 6),
         run_beside(wanted(alicia_socket.HASTY), World(hasty), results, 3 * PATIENCE, 6),
     )
     await world.client.aclose()

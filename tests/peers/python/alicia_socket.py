@@ -297,7 +297,7 @@ async def a_505_is_no_reason_to_leave(world):
 @patient
 async def the_101st_subscription_is_one_too_many(world):
     peer = await world.open()
-    convs = [await world.create(peer.who) for _ in range(101)]
+    convs = await asyncio.gather(*(world.create(peer.who) for _ in range(101)))
     for conv in convs[:100]:
         # The rate limit lets six envelopes per second through after the first sixty.
         if peer.stanza > 50:
