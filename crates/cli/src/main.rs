@@ -16,6 +16,7 @@ mod environment;
 mod failure;
 mod inspect;
 mod keys;
+mod rebuild;
 mod remote;
 mod serve;
 mod sessions;
@@ -56,6 +57,8 @@ enum Command {
     Config(config::Command),
     /// Measure this build on this machine, against its performance budget
     Bench(bench::Args),
+    /// Derive again what is derived from the log, while no server runs
+    Rebuild(rebuild::Args),
     /// Make credentials
     #[command(subcommand)]
     Keys(keys::Command),
@@ -106,6 +109,7 @@ fn run(command: Command, environment: &Environment, console: &Console) -> Result
                 Err(error) => Err(Failure::failed(format!("{error:#}"))),
             }
         }),
+        Command::Rebuild(args) => wait(Threads::One, rebuild::run(args, environment, console)),
         Command::Keys(command) => keys::run(command, console),
     }
 }

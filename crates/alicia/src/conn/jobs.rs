@@ -246,7 +246,7 @@ impl AliciaConnection {
             Task::Remembering(remembering) => self.go_on_remembering(job, remembering, answer),
             Task::Recording => self.recorded(&job, answer),
             Task::Syncing(syncing) => self.go_on_syncing(job, *syncing, answer),
-            Task::Hearing(hearing) => self.go_on_hearing(job, &hearing, answer),
+            Task::Hearing(hearing) => self.go_on_hearing(job, hearing, answer),
         }
         self.start_work();
     }

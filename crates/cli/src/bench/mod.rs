@@ -28,7 +28,8 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay, alicia.
+    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay, alicia-codec,
+    /// alicia-sentences, alicia-resume, alicia-opening.
     #[arg(long)]
     only: Option<String>,
     /// Also write the table to this file.
@@ -98,7 +99,10 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "acolyte" => acolyte::chats(scale).await?,
             "aip" => aip::devices(scale).await?,
             "relay" => relay::functions(scale).await?,
-            "alicia" => alicia::conversations(scale).await?,
+            "alicia-codec" => alicia::codec(scale).await?,
+            "alicia-sentences" => alicia::sentences(scale).await?,
+            "alicia-resume" => alicia::resume(scale).await?,
+            "alicia-opening" => alicia::opening(scale).await?,
             _ => growth::growth(scale).await?,
         };
         for figure in figures {
@@ -142,5 +146,8 @@ const GROUPS: &[&str] = &[
     "acolyte",
     "aip",
     "relay",
-    "alicia",
+    "alicia-codec",
+    "alicia-sentences",
+    "alicia-resume",
+    "alicia-opening",
 ];

@@ -28,7 +28,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::peer::dial;
-use super::{acolyte, aip, relay};
+use super::{acolyte, aip, alicia, relay};
 
 /// What the agent is asked to produce: `count size delay_us stamp`.
 #[derive(Clone, Copy, Debug)]
@@ -130,11 +130,40 @@ impl Agent for LoadAgent {
     }
 }
 
+/// The same in sentences, of which each is whole as soon as it is said: what begins the next one comes
+/// along with it.
+#[derive(Debug)]
+struct SentenceAgent;
+
+#[async_trait]
+impl Agent for SentenceAgent {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        let text = turn.request().text();
+        let load = Load::parse(&text).unwrap_or_else(|| Load::burst(1, 16));
+        let mut pace = load.pace();
+        for _ in 0..load.count {
+            pace.next().await;
+            turn.text(format!("{} A", sentence(&load))).await?;
+        }
+        Ok(TurnEnd::complete())
+    }
+
+    fn recovery(&self) -> Recovery {
+        Recovery::Fail
+    }
+}
+
+/// One sentence of a load.
+pub(super) fn sentence(load: &Load) -> String {
+    format!("{}.", load.delta())
+}
+
 /// Serves with the measuring agent until killed.
 pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
     let config = Config::load(None, [], overrides)?;
     let agents: BTreeMap<AgentId, Arc<dyn Agent>> = BTreeMap::from([
         (AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>),
+        (AgentId::from("sentences"), Arc::new(SentenceAgent)),
         (AgentId::from("aip-script"), Arc::new(DeviceScript)),
     ]);
     let listener = switchboard_server::listen(config.listen)?;
@@ -165,7 +194,8 @@ pub(super) async fn serve_bare() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte; AIP.
+/// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte; AIP;
+/// Alicia.
 pub(super) fn bare_loops() -> Router {
     let buffered = |upgrade: WebSocketUpgrade| upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
     let asp = move |Path(flush): Path<String>, upgrade: WebSocketUpgrade| async move {
@@ -174,7 +204,13 @@ pub(super) fn bare_loops() -> Router {
     let acolyte =
         move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(acolyte::bare_loop) };
     let aip = move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(aip::bare_loop) };
-    Router::new().route("/{flush}", any(asp)).route(acolyte::PATH, any(acolyte)).route(aip::PATH, any(aip))
+    let alicia =
+        move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(alicia::bare_loop) };
+    Router::new()
+        .route("/{flush}", any(asp))
+        .route(acolyte::PATH, any(acolyte))
+        .route(aip::PATH, any(aip))
+        .route(alicia::PATH, any(alicia))
 }
 
 /// Answers each message with the frames that our server would send for it, straight from memory.

@@ -71,7 +71,7 @@ pub(super) fn base64(bytes: &[u8]) -> Result<Vec<Item>, String> {
     lines(bytes, unbase64)
 }
 
-fn lines(bytes: &[u8], read: fn(&str) -> Result<Bytes, String>) -> Result<Vec<Item>, String> {
+fn lines(bytes: &[u8], read: Unwritten) -> Result<Vec<Item>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "this is no text: it is not UTF-8".to_owned())?;
     let mut items: Vec<Item> = Vec::new();
     let mut digits = String::new();
@@ -92,6 +92,9 @@ fn lines(bytes: &[u8], read: fn(&str) -> Result<Bytes, String>) -> Result<Vec<It
     finish(&mut digits, direction)?;
     Ok(items)
 }
+
+/// How text is turned into bytes.
+type Unwritten = fn(&str) -> Result<Bytes, String>;
 
 /// One line of hex or base64 text.
 struct Line<'a> {
@@ -169,7 +172,7 @@ fn entry(map: &Map, items: &mut Vec<Item>) -> Result<(), String> {
     };
     let label: Vec<&str> = [map.get("id"), map.get("name")].into_iter().filter_map(text).collect();
     let label = (!label.is_empty()).then(|| label.join(", "));
-    let (written, read): (_, fn(&str) -> Result<Bytes, String>) = match map.get("base64") {
+    let (written, read): (_, Unwritten) = match map.get("base64") {
         Some(written) => (Some(written), unbase64),
         None => (map.get("hex"), unhex),
     };

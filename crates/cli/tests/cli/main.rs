@@ -11,6 +11,7 @@ mod device;
 mod devices;
 mod inspect;
 mod inspect_alicia;
+mod rebuild;
 mod scripted;
 mod serve;
 mod sessions;

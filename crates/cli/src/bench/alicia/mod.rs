@@ -1,13 +1,11 @@
 //! Alicia: its codec by itself, and conversations over its socket.
 
+mod bare;
+mod client;
 mod codec;
+mod served;
 
-pub(super) use codec::work;
-
-use super::figures::Scale;
-use super::report::Figure;
-
-/// Everything that is measured of Alicia.
-pub(super) async fn conversations(scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    codec::figures(scale).await
-}
+pub(super) use bare::bare_loop;
+pub(super) use client::PATH;
+pub(super) use codec::{figures as codec, work};
+pub(super) use served::{opening, resume, sentences};

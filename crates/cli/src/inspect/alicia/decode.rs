@@ -99,9 +99,10 @@ impl Report {
                 number: Some(envelope.body.number()),
                 name: envelope.body.kind().map(MessageType::name),
                 conversation: envelope.conversation_id.as_ref().map(ToString::to_string),
-                error: match &envelope.body {
-                    Body::ErrorMessage(error) => Code::from_number(error.code),
-                    _ => None,
+                error: if let Body::ErrorMessage(error) = &envelope.body {
+                    Code::from_number(error.code)
+                } else {
+                    None
                 },
                 value,
                 canonical: bytes.map(|bytes| encode(&envelope) == bytes),
