@@ -12,8 +12,8 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use support::found::Found;
@@ -28,8 +28,15 @@ const ELITES: &str = "alicia.elites=[\
     {id='pa_bold',label='Bold',description='Surprising',best_for='ideas',scores={success_rate=0.4,\
         quality=0.7,efficiency=0.4,robustness=0.3,generalization=0.7,diversity=0.95,innovation=0.9}}]";
 
-/// Little patience with silent clients.
-const HASTY: &[&str] = &["alicia.limits.ping_s=1", "alicia.limits.idle_s=4"];
+/// Little patience, and a short queue.
+const HASTY: &[&str] = &[
+    "alicia.limits.ping_s=1",
+    "alicia.limits.idle_s=4",
+    "alicia.limits.generation_s=3",
+    "alicia.limits.work_queue=4",
+    "alicia.limits.envelopes_burst=1000",
+    "alicia.limits.envelopes_per_10_s=1000",
+];
 
 /// The agent of the checks.
 fn story() -> [String; 3] {
@@ -58,39 +65,78 @@ fn python() -> &'static Found {
     FOUND.get_or_init(|| found_by(support::python("alicia_peer.py")))
 }
 
-/// What is left after `kill -9`. The peer is the model, too: it begins with its address, and is told
-/// where the server is, and where the one is that was started in its place.
-fn killed() -> &'static Found {
-    static FOUND: OnceLock<Found> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let data = tempfile::tempdir().unwrap();
-        let mut peer = support::python("alicia_kill.py")
+/// A peer that is also an endpoint which the server asks: it begins with its address, and is told
+/// where the server is.
+struct Endpoint {
+    peer: Child,
+    tell: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Endpoint {
+    /// The peer, and the address of what it serves.
+    fn start(script: &str) -> (Self, String) {
+        let mut peer = support::python(script)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        let mut tell = peer.stdin.take().unwrap();
-        let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let base = format!("agents.model.base_url={}", lines.next().expect("the address of the model"));
-        let story = story();
-        let story: Vec<&str> = story.iter().map(String::as_str).collect();
-        let model: &[&str] = &[
+        let tell = peer.stdin.take().unwrap();
+        let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines();
+        let address = lines.next().expect("the address of the endpoint").unwrap();
+        (Self { peer, tell, lines }, address)
+    }
+
+    fn tell(&mut self, server: &Served) {
+        writeln!(self.tell, "{}", server.base()).unwrap();
+    }
+
+    fn found(mut self) -> Found {
+        let said: Vec<String> = self.lines.map_while(Result::ok).collect();
+        let status = self.peer.wait().unwrap();
+        Found::read(&Output { status, stdout: said.join("\n").into_bytes(), stderr: Vec::new() })
+    }
+}
+
+/// What is left after `kill -9`. The peer is the model of some of the answers.
+fn killed() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let data = tempfile::tempdir().unwrap();
+        let (mut peer, address) = Endpoint::start("alicia_kill.py");
+        let model = [
             "agents.model.kind=openai",
             "agents.model.model=fake",
-            &base,
+            &format!("agents.model.base_url={address}"),
             "routes=[{principal='bob',agent='model'}]",
         ];
-        let settings: &[&[&str]] = &[BASIC, GENEROUS, &story, model];
+        let story = story();
+        let story: Vec<&str> = story.iter().map(String::as_str).collect();
+        let settings: &[&[&str]] = &[BASIC, GENEROUS, &story, &model];
         let server = Served::start(data.path(), settings);
-        writeln!(tell, "{}", server.base()).unwrap();
-        assert_eq!(lines.next().as_deref(), Some("kill"), "the peer is ready");
+        peer.tell(&server);
+        let ready = peer.lines.next().and_then(Result::ok);
+        assert_eq!(ready.as_deref(), Some("kill"), "the peer is ready");
         server.kill();
         let server = Served::start(data.path(), settings);
-        writeln!(tell, "{}", server.base()).unwrap();
-        let said: Vec<String> = lines.collect();
-        let status = peer.wait().unwrap();
-        Found::read(&Output { status, stdout: said.join("\n").into_bytes(), stderr: Vec::new() })
+        peer.tell(&server);
+        peer.found()
+    })
+}
+
+/// What is said aloud. The peer understands it for the server.
+fn heard() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let data = tempfile::tempdir().unwrap();
+        let (mut peer, address) = Endpoint::start("alicia_voice.py");
+        let speech = ["speech.recognition.model=fake", &format!("speech.recognition.base_url={address}")];
+        let story = story();
+        let story: Vec<&str> = story.iter().map(String::as_str).collect();
+        let server = Served::start(data.path(), &[BASIC, GENEROUS, &story, &speech]);
+        peer.tell(&server);
+        peer.found()
     })
 }
 
@@ -111,6 +157,12 @@ fn everything_that_npm_ws_checks() {
 fn everything_that_survives_kill_9() {
     assert!(killed().checks.len() >= 5, "{:#?}\n{}", killed().checks, killed().said);
     killed().holds("");
+}
+
+#[test]
+fn everything_that_is_said_aloud() {
+    assert!(heard().checks.len() >= 4, "{:#?}\n{}", heard().checks, heard().said);
+    heard().holds("");
 }
 
 #[test]
@@ -354,6 +406,16 @@ fn al_054_reasoning_names_the_answer_and_can_be_switched_off() {
 }
 
 #[test]
+fn al_056_a_final_transcription_is_the_user_message() {
+    heard().holds("al_056_");
+}
+
+#[test]
+fn al_060_an_utterance_is_transcribed_once() {
+    heard().holds("al_060_");
+}
+
+#[test]
 fn al_065_a_time_out_is_told() {
     python().holds("al_065_");
 }
@@ -531,6 +593,11 @@ fn al_100_syncing_again_changes_nothing() {
 #[test]
 fn al_101_sync_is_atomic_per_message_and_starts_no_answer() {
     python().holds("al_101_");
+}
+
+#[test]
+fn al_106_a_full_queue_is_504() {
+    python().holds("al_106_");
 }
 
 #[test]

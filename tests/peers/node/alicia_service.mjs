@@ -79,8 +79,7 @@ export const CHECKS = {
 
   async the_101st_subscription(world) {
     const peer = await world.open();
-    const convs = [];
-    for (const _ of range(101)) convs.push(await world.create(peer.who));
+    const convs = await Promise.all(range(101).map(() => world.create(peer.who)));
     for (const conv of convs.slice(0, 100)) {
       if (peer.stanza > 50) await sleep(220);
       await peer.subscribe(conv);

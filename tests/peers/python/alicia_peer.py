@@ -3,7 +3,8 @@
 The server has the story `tests/peers/alicia_story.toml` as its agent, the elites `pa_swift`, `pa_sound` and `pa_bold`,
 Alicia's limits as the reference has them, and the credentials that the environment names (see
 `crates/cli/tests/alicia.rs`): PEER_JWT_SECRET, PEER_JWT_ISSUER and PEER_JWT_AUDIENCE.
-The server behind `--hasty` pings every second, and drops whoever is silent for four. PATH is the database of the first.
+The server behind `--hasty` pings every second, drops whoever is silent for four, ends answers after three, keeps four
+requests waiting, and does not limit the rate of envelopes. PATH is the database of the first.
 
 Names begin with the statement of the reference that they show. One line per check; see `checks.py`. PEER_ONLY holds
 words of which a name has to contain one.
@@ -22,12 +23,13 @@ import alicia_resume
 import alicia_socket
 import alicia_storage
 import alicia_sync
+import alicia_tools
 import alicia_turns
 from alicia_wire import PATIENCE
 from alicia_world import World
 from checks import run_beside, summary, wanted
 
-MODULES = (alicia_turns, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite, alicia_races, alicia_storage)
+MODULES = (alicia_turns, alicia_tools, alicia_control, alicia_resume, alicia_socket, alicia_codec, alicia_sync, alicia_marks, alicia_http, alicia_lite, alicia_races, alicia_storage)
 
 
 async def main(base, hasty, database):
@@ -36,7 +38,7 @@ async def main(base, hasty, database):
     checks = wanted([check for module in MODULES for check in module.CHECKS])
     await asyncio.gather(
         run_beside(checks, world, results, 3 * PATIENCE, 6),
-        run_beside(wanted(alicia_socket.PATIENT), world, results, 3 * PATIENCE, 6),
+        run_beside(wanted(alicia_socket.PATIENT), world, results, 5 * PATIENCE, 6),
         run_beside(wanted(alicia_socket.HASTY), World(hasty), results, 3 * PATIENCE, 6),
     )
     await world.client.aclose()

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use serde_json::Value;
 use switchboard_core::model::{Names, Parent};
-use switchboard_core::{Heard, Output, Pii, Reply, SessionId, Utterance};
+use switchboard_core::{Heard, Op, Output, Pii, Reply, SessionId, Utterance};
 
 use super::jobs::{Answer, Job, Task, message_of};
 use super::say::{Asking, meta_of};
 use super::{AliciaConnection, Pending};
-use crate::deed::{Luggage, Spoken};
+use crate::deed::{CHRONICLE, Deed, Luggage, Spoken};
 use crate::error::Code;
 use crate::id::Prefix;
 use crate::message::{AudioChunk, Body, Configuration};
@@ -29,9 +30,15 @@ pub(super) struct Ear {
 #[derive(Debug)]
 pub(super) enum Hearing {
     /// It is with the recogniser.
-    Listening,
+    Listening {
+        /// How long it is, in milliseconds.
+        duration_ms: u64,
+    },
     /// The turn that answers it is being started.
-    Starting,
+    Starting {
+        /// What is to be noted about it then.
+        heard: Box<Deed>,
+    },
 }
 
 impl Ear {
@@ -77,36 +84,58 @@ impl AliciaConnection {
         if !is_last {
             return;
         }
+        let duration_ms = known.ear.duration_ms;
         let Some(utterance) = known.ear.finish(format) else { return };
         let request = self.pending.ask(Pending::Work);
         self.out.push_back(Output::Hear(request, Box::new(utterance)));
-        self.wait(job, Task::Hearing(Hearing::Listening));
+        self.wait(job, Task::Hearing(Hearing::Listening { duration_ms }));
     }
 
-    pub(super) fn go_on_hearing(&mut self, job: Job, hearing: &Hearing, answer: Answer) {
+    pub(super) fn go_on_hearing(&mut self, job: Job, hearing: Hearing, answer: Answer) {
         let Some(session) = job.session() else { return };
         match (hearing, answer.reply()) {
-            (Hearing::Listening, Ok(Reply::Heard(heard))) => self.heard(job, &session, heard),
-            (Hearing::Starting, Ok(reply)) => self.expect(&job, &reply),
-            (Hearing::Listening, Ok(_)) => self.refuse(&job, Code::Provider, "the speech was not understood"),
-            (Hearing::Listening | Hearing::Starting, Err(reject)) => self.refuse_rejected(&job, &reject),
+            (Hearing::Listening { duration_ms }, Ok(Reply::Heard(heard))) => {
+                self.heard(job, &session, heard, duration_ms);
+            }
+            (Hearing::Listening { .. }, Ok(_)) => {
+                self.refuse(&job, Code::Provider, "the speech was not understood");
+            }
+            (Hearing::Starting { heard }, Ok(reply)) => {
+                self.expect(&job, &reply);
+                self.tell(&session, Op::Record { chronicle: CHRONICLE.into(), record: heard.to_record() });
+            }
+            (Hearing::Listening { .. } | Hearing::Starting { .. }, Err(reject)) => {
+                self.refuse_rejected(&job, &reject);
+            }
         }
     }
 
     /// What was said is a message like any other; everybody is told by a Transcription.
-    fn heard(&mut self, job: Job, session: &SessionId, heard: Heard) {
+    fn heard(&mut self, job: Job, session: &SessionId, heard: Heard, duration_ms: u64) {
         let Heard { text: Pii(text), confidence, language } = heard;
+        let Body::AudioChunk(AudioChunk { format, .. }) = &job.body else { return };
         if text.trim().is_empty() {
             return;
         }
         let (input, answer) = (self.fresh(Prefix::Message), self.fresh(Prefix::Message));
+        let known =
+            [("confidence", confidence.map(Value::from)), ("language", language.clone().map(Value::from))];
+        let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let heard = Box::new(Deed::Heard {
+            id: self.fresh(Prefix::Audio).to_string(),
+            message: Some(input.to_string()),
+            format: format.clone(),
+            duration_ms,
+            transcription: Some(text.clone()),
+            meta: known.collect(),
+        });
         let names =
             Names { input: Some(message_of(&input)), answer: Some(message_of(&answer)), again: false };
         let spoken = Some(Spoken { confidence, language });
         let luggage = Luggage { spoken, meta: meta_of(&job.meta), ..Luggage::default() };
         let asking = Asking { request: text, names, parent: Parent::Tip, luggage };
         self.start_turn(session, asking, &job.meta);
-        self.wait(job, Task::Hearing(Hearing::Starting));
+        self.wait(job, Task::Hearing(Hearing::Starting { heard }));
     }
 }
 

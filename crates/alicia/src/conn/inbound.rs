@@ -113,8 +113,12 @@ impl AliciaConnection {
         if self.dialect == Dialect::Undecided && error.origin.lite == Some(true) {
             self.dialect = Dialect::Lite;
         }
+        self.intake.last = self.intake.last.max(error.origin.stanza_id);
         if self.dialect == Dialect::Lite {
             self.say_lite(error.origin.conversation_id.clone(), error.report_lite());
+        } else if self.work.is_some() || !self.waiting.is_empty() {
+            // Its answer comes in its place among the others.
+            self.enqueue(Job::faulty(error));
         } else {
             self.fault_full(error);
         }
@@ -126,10 +130,9 @@ impl AliciaConnection {
         }
     }
 
-    fn fault_full(&mut self, error: &DecodeError) {
+    pub(super) fn fault_full(&mut self, error: &DecodeError) {
         let (origin, conversation) = (&error.origin, error.origin.conversation_id.clone());
         let kind = origin.number.and_then(MessageType::from_number);
-        self.intake.last = self.intake.last.max(origin.stanza_id);
         match kind {
             // They have answers of their own, also for what makes no sense (§8.3, §8.4).
             Some(MessageType::Subscribe) => {

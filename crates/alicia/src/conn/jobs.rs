@@ -12,7 +12,7 @@ use super::subscribe::{Following, Purpose};
 use super::syncing::Syncing;
 use super::tools::Resulting;
 use super::vary::Varying;
-use crate::error::{Code, Origin, Severity};
+use crate::error::{Code, DecodeError, Origin, Severity};
 use crate::id::Id;
 use crate::message::{
     Body, Commentary, Envelope, Feedback, MemoryAction, MessageType, Meta, ToolUseResult, UserMessage,
@@ -31,13 +31,23 @@ pub(super) struct Job {
     pub(super) stale: bool,
     /// Whether its kind is acknowledged.
     pub(super) acknowledged: bool,
+    /// Why it could not be read, if it could not.
+    fault: Option<Box<DecodeError>>,
 }
 
 impl Job {
     pub(super) fn new(envelope: Envelope) -> Self {
         let Envelope { stanza_id, conversation_id, meta, body } = envelope;
         let acknowledged = body.kind().is_some_and(MessageType::is_acknowledged);
-        Self { stanza: stanza_id, conversation: conversation_id, meta, body, stale: false, acknowledged }
+        Self {
+            stanza: stanza_id,
+            conversation: conversation_id,
+            meta,
+            body,
+            stale: false,
+            acknowledged,
+            fault: None,
+        }
     }
 
     /// One that could not be read, as far as it has to be answered.
@@ -49,7 +59,13 @@ impl Job {
             body: Body::Unknown { number: origin.number.unwrap_or_default(), body: Default::default() },
             stale: false,
             acknowledged: true,
+            fault: None,
         }
+    }
+
+    /// One that could not be read and has to be answered in its place.
+    pub(super) fn faulty(error: &DecodeError) -> Self {
+        Self { fault: Some(Box::new(error.clone())), ..Self::refused(&error.origin) }
     }
 
     /// How an error names it: by its id, else by its place.
@@ -179,6 +195,9 @@ impl AliciaConnection {
     }
 
     fn begin(&mut self, job: Job) {
+        if let Some(error) = &job.fault {
+            return self.fault_full(error);
+        }
         let free = matches!(job.body, Body::Configuration(_) | Body::Subscribe(_) | Body::Unsubscribe(_))
             || (job.conversation.is_none() && matches!(job.body, Body::UserNote(_) | Body::MemoryAction(_)));
         let followed = job.session().is_some_and(|session| self.followed.contains_key(&session));
@@ -246,7 +265,7 @@ impl AliciaConnection {
             Task::Remembering(remembering) => self.go_on_remembering(job, remembering, answer),
             Task::Recording => self.recorded(&job, answer),
             Task::Syncing(syncing) => self.go_on_syncing(job, *syncing, answer),
-            Task::Hearing(hearing) => self.go_on_hearing(job, &hearing, answer),
+            Task::Hearing(hearing) => self.go_on_hearing(job, hearing, answer),
         }
         self.start_work();
     }

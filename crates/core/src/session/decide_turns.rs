@@ -389,6 +389,7 @@ impl Session {
             return Ok(self.decision(events));
         }
         let (kind, what) = match (silent, continues) {
+            (_, _) if turn.once => (FailureKind::WorkerLost, "the executor was lost"),
             (true, _) => (FailureKind::Unreachable, "the executor was lost, repeatedly"),
             (false, true) => (FailureKind::WorkerLost, "the executor was lost, repeatedly"),
             (false, false) => (FailureKind::WorkerLost, "the executor was lost after it had begun to answer"),

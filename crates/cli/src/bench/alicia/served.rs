@@ -45,16 +45,18 @@ async fn stream(address: &str, sockets: u32, load: Load) -> anyhow::Result<Vec<f
             for _ in 0..EACH {
                 conversations.push(client.configure(None, None).await?.0);
             }
-            tokio::time::sleep(SETTLING).await;
-            for (turn, conversation) in (0..).zip(&conversations) {
-                client.say(conversation, &load.text()).await?;
-                let next = phase(load, turn * sockets + number + 1, sockets * EACH);
-                tokio::time::sleep(next.saturating_sub(phase(load, turn * sockets + number, sockets * EACH)))
-                    .await;
-            }
+            // Everybody speaks at a moment of his own, and listens all the time.
+            let mut due = Instant::now() + SETTLING + phase(load, number, sockets) / EACH;
             let (mut ages, mut finals) = (Vec::new(), 0);
             while finals < EACH {
-                let received = client.receive().await?;
+                let received = tokio::select! {
+                    () = tokio::time::sleep_until(due), if !conversations.is_empty() => {
+                        client.say(&conversations.swap_remove(0), &load.text()).await?;
+                        due += load.delay / EACH;
+                        continue;
+                    }
+                    received = client.receive() => received?,
+                };
                 if let Body::AssistantSentence(sentence) = &received.envelope.body {
                     finals += u32::from(sentence.is_final);
                     let made = Load::made_at(sentence.text.0.trim_start_matches('A'));
