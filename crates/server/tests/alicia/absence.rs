@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::device::{
-    ACK, ASSISTANT, ERROR, REASONING, REQUEST, RESULT, SENTENCE, START, STATS, USER, bytes, places,
+    ACK, ASSISTANT, ERROR, Envelope, REASONING, REQUEST, RESULT, SENTENCE, START, STATS, USER, bytes, places,
 };
+use crate::puppet::{Called, Scene};
 use crate::stage::{Stage, hex};
 use crate::support::config;
 
@@ -216,4 +217,68 @@ async fn al_036_a_whole_answer_cut_by_a_crash_gets_an_error_that_names_the_quest
     let replayed = device.resume_with(&conversation, -1, &[]).await;
     assert_eq!(places(&replayed), [(0, USER), (-2, ERROR)], "{replayed:#?}");
     replayed[1].assert_error(501, true, "am_1");
+}
+
+/// A device that runs `clock`, and a turn that waits for it.
+async fn waiting_for_clock(stage: &mut Stage) -> (String, Called, Scene, Envelope) {
+    let mut device = stage.ann().await;
+    let conversation = device.create_with(&["streaming", "tool:clock"]).await;
+    device.say("am_1", "time?").await;
+    let scene = stage.scenes.next().await;
+    let called = scene.call("clock", json!({}), Duration::from_secs(20));
+    let [.., request] = device.expect([(0, ACK), (-1, START), (-2, REQUEST)]).await;
+    (conversation, called, scene, request)
+}
+
+#[tokio::test]
+async fn al_024_an_open_tool_is_replayed_and_its_clock_is_not_started_again() {
+    let mut stage = Stage::stored(&[]).await;
+    let (conversation, called, scene, request) = waiting_for_clock(&mut stage).await;
+    let mut device = stage.ann().await;
+    let replayed = device.resume_with(&conversation, -1, &["streaming", "tool:clock"]).await;
+    assert_eq!(bytes(&replayed), bytes(std::slice::from_ref(&request)), "the same time, the same bytes");
+    let result = json!({ "id": request.id(), "success": true, "result": "12:00" });
+    let stanza = device.send(RESULT, result).await;
+    let [ack] = device.expect([(0, ACK)]).await;
+    ack.assert_ack(stanza, true);
+    assert_eq!(called.end().await, Ok(json!("12:00")));
+    scene.answer("Noon.").await;
+    device.expect([(-3, SENTENCE), (0, STATS)]).await;
+}
+
+#[tokio::test]
+async fn al_036_an_open_tool_does_not_outlive_its_answer() {
+    let mut stage = Stage::stored(&[]).await;
+    let (conversation, _called, _scene, request) = waiting_for_clock(&mut stage).await;
+    let stage = stage.crash(&[]).await;
+    let mut device = stage.ann().await;
+    let replayed = device.resume_with(&conversation, -2, &["streaming", "tool:clock"]).await;
+    let [.., last, error] = &replayed[..] else { panic!("{replayed:#?}") };
+    assert_eq!((last.kind, &last.body["isFinal"]), (SENTENCE, &json!(true)));
+    assert_eq!((error.kind, &error.body["code"]), (ERROR, &json!(501)));
+    // The client settles its view, and its late result harms nobody.
+    let settled = replayed.iter().filter(|envelope| envelope.kind == RESULT).count();
+    assert_eq!(settled, 1, "{replayed:#?}");
+    let stanza = device.send(RESULT, json!({ "id": request.id(), "success": true, "result": "12:00" })).await;
+    let [ack] = device.expect([(0, ACK)]).await;
+    ack.assert_ack(stanza, true);
+    let sql = "SELECT status FROM alicia_tool_uses WHERE conversation_id = ?";
+    let rows = stage.rows(sql, &conversation);
+    assert!(rows == [json!(["cancelled"])] || rows == [json!(["error"])], "{rows:?}");
+}
+
+#[tokio::test]
+async fn al_035_a_message_that_was_acknowledged_survives_a_crash_and_one_that_was_not_can_be_sent_again() {
+    let mut stage = Stage::stored(&[]).await;
+    let (mut device, conversation) = stage.begin().await;
+    stage.turn(&mut device, -1, "am_1", "Yes.").await;
+    let mut stage = stage.crash(&[]).await;
+    let mut device = stage.ann().await;
+    device.resume(&conversation, -2).await;
+    // As a client does that has lost the acknowledgement, and one whose message never arrived.
+    let stanza = device.say("am_1", "am_1").await;
+    let [ack] = device.expect([(0, ACK)]).await;
+    ack.assert_ack(stanza, true);
+    stage.turn(&mut device, -3, "am_2", "Yes.").await;
+    assert_eq!(stage.messages(&conversation).len(), 4);
 }

@@ -10,6 +10,7 @@
 
 mod absence;
 mod both;
+mod branches;
 mod control;
 mod device;
 mod devices;
