@@ -29,7 +29,7 @@ async fn al_098_the_server_pings_and_whoever_answers_stays() {
             Err(_) => {}
         }
     }
-    assert!((4..=7).contains(&pings.len()), "{pings:?}");
+    assert!((3..=7).contains(&pings.len()), "{pings:?}");
     stage.turn(&mut device, -1, "am_1", "Still here.").await;
 }
 
@@ -45,9 +45,9 @@ async fn al_098_whoever_is_silent_is_dropped() {
 
 #[tokio::test]
 async fn al_098_any_frame_is_a_sign_of_life() {
-    let stage = Stage::start(&["alicia.limits.ping_s=1", "alicia.limits.idle_s=3"]).await;
+    let stage = Stage::start(&["alicia.limits.ping_s=1", "alicia.limits.idle_s=4"]).await;
     let (mut device, conversation) = stage.begin().await;
-    for number in 0..6 {
+    for number in 0..8 {
         sleep(Duration::from_secs(1)).await;
         let ack = json!({ "acknowledgedStanzaId": -1, "success": true });
         let message = if number % 2 == 0 {
@@ -152,7 +152,7 @@ async fn al_106_a_hundred_requests_may_wait() {
 
 #[tokio::test]
 async fn al_010_who_is_too_fast_is_told_to_slow_down() {
-    let settings = ["alicia.limits.envelopes_per_10_s=5", "alicia.limits.envelopes_burst=5"];
+    let settings = ["alicia.limits.envelopes_per_10_s=1", "alicia.limits.envelopes_burst=5"];
     let mut stage = Stage::start(&settings).await;
     let (mut device, _) = stage.begin().await;
     for number in 0..4 {
@@ -166,7 +166,7 @@ async fn al_010_who_is_too_fast_is_told_to_slow_down() {
     error.assert_error(505, true, "am_1");
     ack.assert_ack(stanza, false);
     stage.scenes.assert_none();
-    sleep(Duration::from_millis(4500)).await;
+    sleep(Duration::from_millis(10_500)).await;
     let stanza = device.say("am_1", "hi").await;
     let [ack, _] = device.expect([(0, ACK), (-1, START)]).await;
     ack.assert_ack(stanza, true);
