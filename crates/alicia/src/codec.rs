@@ -10,7 +10,7 @@ use crate::id::{Id, is_user_id};
 use crate::limits::{AliciaLimits, RELIABLE_PACKET, size};
 use crate::lite::{LiteBody, LiteEnvelope, LiteTrace, LiteType};
 use crate::message::{Body, Envelope, MessageType, Meta, Reason, Side, Transports};
-use crate::value::{Map, Value, decode_msgpack, encode_map, encoded_size};
+use crate::value::{Map, Plain, Value, decode_msgpack, decode_plain, encode_map, encoded_size};
 
 /// What is agreed on a connection about the form of its envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +72,9 @@ pub fn decode(
     limits: &AliciaLimits,
 ) -> Vec<Result<Decoded, DecodeError>> {
     let mut reader = Reader { from, dialect, limits, packet: packet.len() };
+    if let Some(decoded) = reader.plain(packet) {
+        return vec![Ok(decoded)];
+    }
     match reader.open(packet) {
         Ok(values) => values.into_iter().map(|value| reader.envelope(value)).collect(),
         Err(fault) => vec![Err(DecodeError { fault, origin: Box::default() })],
@@ -104,12 +107,37 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The values that are to be envelopes.
-    fn open(&self, packet: &[u8]) -> Result<Vec<Value>, Fault> {
-        let most = match self.dialect {
+    /// Largest packet that is read.
+    fn most(&self) -> usize {
+        match self.dialect {
             Dialect::LiveKit => RELIABLE_PACKET,
             Dialect::Undecided | Dialect::Full | Dialect::Lite => size(self.limits.frame),
-        };
+        }
+    }
+
+    /// The short way, for an envelope that is written as nearly all are and has nothing wrong with it. Whatever
+    /// else comes, the long way finds out what it is.
+    fn plain(&mut self, packet: &[u8]) -> Option<Decoded> {
+        if self.dialect == Dialect::Lite || packet.len() > self.most() {
+            return None;
+        }
+        let Plain { stanza_id, conversation, number, meta, body } = decode_plain(packet)?;
+        // Another spelling of a conversation is for the long way.
+        let conversation_id = Some(Id::new(conversation).ok().filter(|id| id.room_of().is_none())?);
+        let kind = MessageType::from_number(number)?;
+        self.judge(kind, conversation_id.as_ref(), &body, stanza_id).ok()?;
+        let meta = self.meta(meta).ok()?;
+        let body = self.acceptable(Body::from_map(kind, body, self.limits).ok()?).ok()?;
+        if self.dialect == Dialect::Undecided {
+            self.dialect = Dialect::Full;
+        }
+        let envelope = Box::new(Envelope { stanza_id, conversation_id, meta, body });
+        Some(Decoded::Full { envelope, stanza: StanzaForm::Given })
+    }
+
+    /// The values that are to be envelopes.
+    fn open(&self, packet: &[u8]) -> Result<Vec<Value>, Fault> {
+        let most = self.most();
         if packet.len() > most {
             let fatal = packet.len() > size(self.limits.hard_cap);
             return Err(Fault::TooLarge { size: packet.len(), most, fatal });

@@ -27,10 +27,15 @@ impl Id {
     /// The id of a conversation, where `conv_ac_…`, the name of its room, stands for `ac_…`.
     pub fn conversation(text: impl Into<String>) -> Result<Self, Reason> {
         let text = text.into();
-        match text.strip_prefix(ROOM).filter(|rest| rest.starts_with("ac_")) {
+        match room_of(&text) {
             Some(conversation) => Self::new(conversation),
             None => Self::new(text),
         }
+    }
+
+    /// The conversation whose room this names, if it names one.
+    pub(crate) fn room_of(&self) -> Option<&str> {
+        room_of(&self.0)
     }
 
     /// A new id; one seed never gives the same id for two counters.
@@ -96,6 +101,10 @@ impl From<Id> for String {
     fn from(id: Id) -> Self {
         id.0
     }
+}
+
+fn room_of(text: &str) -> Option<&str> {
+    text.strip_prefix(ROOM).filter(|conversation| conversation.starts_with("ac_"))
 }
 
 impl fmt::Display for Id {

@@ -283,5 +283,73 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// An envelope as nearly all of them are written: its keys and no others, each once, the conversation
+/// before the body, which names the same one or none.
+pub(crate) struct Plain<'a> {
+    pub(crate) stanza_id: i32,
+    pub(crate) conversation: &'a str,
+    pub(crate) number: u16,
+    pub(crate) meta: Option<Value>,
+    /// Without its `conversationId`.
+    pub(crate) body: Map,
+}
+
+/// Reads such an envelope without building a map of it; none for anything else, however it is meant.
+pub(crate) fn decode_plain(packet: &[u8]) -> Option<Plain<'_>> {
+    let mut reader = Reader { rest: packet, values: MAX_VALUES };
+    let members = match reader.byte().ok()? {
+        marker @ 0x84..=0x85 => marker & 0x0F,
+        _ => return None,
+    };
+    let (mut stanza_id, mut conversation, mut number, mut meta, mut body) = (None, None, None, None, None);
+    for _ in 0..members {
+        let marker = reader.byte().ok()?;
+        match (reader.text(marker).ok()?, conversation) {
+            ("stanzaId", _) if stanza_id.is_none() => stanza_id = i32::try_from(reader.int()?).ok(),
+            ("conversationId", None) => {
+                let marker = reader.byte().ok()?;
+                conversation = Some(reader.text(marker).ok()?);
+            }
+            ("type", _) if number.is_none() => number = u16::try_from(reader.int()?).ok(),
+            ("meta", _) if meta.is_none() => meta = Some(reader.value(1).ok()?),
+            ("body", Some(conversation)) if body.is_none() => body = Some(reader.body(conversation)?),
+            _ => return None,
+        }
+    }
+    let plain =
+        Plain { stanza_id: stanza_id?, conversation: conversation?, number: number?, meta, body: body? };
+    reader.rest.is_empty().then_some(plain)
+}
+
+impl<'a> Reader<'a> {
+    fn int(&mut self) -> Option<i64> {
+        if let Value::Int(int) = self.value(1).ok()? { Some(int) } else { None }
+    }
+
+    /// A body, which need not repeat the conversation.
+    fn body(&mut self, conversation: &str) -> Option<Map> {
+        let length = match self.byte().ok()? {
+            marker @ 0x80..=0x8F => usize::from(marker & 0x0F),
+            0xDE => self.length16().ok()?,
+            _ => return None,
+        };
+        let below = self.enter(length, 1).ok()?;
+        let mut members = Vec::with_capacity(length.min(USUAL_LENGTH));
+        for _ in 0..length {
+            let marker = self.byte().ok()?;
+            let key = known(self.text(marker).ok()?)?;
+            if key == "conversationId" {
+                let marker = self.byte().ok()?;
+                if self.text(marker).ok()? != conversation {
+                    return None;
+                }
+                continue;
+            }
+            members.push((Cow::Borrowed(key), self.value(below).ok()?));
+        }
+        Some(Map::from_decoded(members))
+    }
+}
+
 /// Members and items for which there is room from the start; a declared length alone gets no more.
 const USUAL_LENGTH: usize = 8;
