@@ -98,8 +98,9 @@ async fn al_035_an_answer_goes_on_while_nobody_is_there() {
     let scene = stage.scenes.next().await;
     device.expect([(0, ACK), (-1, START)]).await;
     drop(device);
+    // Agents may be silent for a while, before they begin and in between.
     for word in ["One. ", "Two. ", "Three. "] {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         scene.say(word).await;
     }
     scene.answer("Four.").await;
@@ -121,7 +122,7 @@ async fn al_035_an_answer_that_takes_too_long_is_ended() {
     scene.say("One. Tw").await;
     drop(device);
     scene.stopped().await;
-    assert!(begun.elapsed() >= Duration::from_millis(3900), "not before its time");
+    assert!(begun.elapsed() >= Duration::from_millis(3900), "not before its time: {:?}", begun.elapsed());
     let mut device = stage.ann().await;
     let replayed = device.resume(&conversation, -2).await;
     let [.., last, error] = &replayed[..] else { panic!("{replayed:#?}") };
