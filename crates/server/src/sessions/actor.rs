@@ -90,7 +90,9 @@ impl SessionActor {
                     Box::pin(self.work(&mut letters)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
-                    if self.feed.has_followers() {
+                    // Followers may have left since the pause began; what goes on here goes on without them.
+                    let busy = self.session.is_live() || !self.retained.is_empty();
+                    if busy || self.feed.has_followers() {
                         // Whoever is still behind reads the log.
                         self.feed.trim();
                     } else if self.sessions.retire(self.session.id(), mailbox) {
