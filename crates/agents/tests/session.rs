@@ -294,7 +294,7 @@ async fn however_often_executors_die_whoever_asks_is_offered_a_tool_once() {
         let (end, log) = run_for(agent, input, None, &["worker"], usize::MAX / 2).await;
         let requests = log.iter().filter(|event| matches!(event, Event::CallRequested { .. })).count();
         assert_eq!((asked(&log).len(), requests), (1, 1 + own), "{input}");
-        assert_eq!(asked(&log)[0].options, json!({ "either": true }));
+        assert_eq!(asked(&log)[0].options, json!({ "either": true, "grace_ms": 2000 }));
         for life in 1..12 {
             let (again, pieces) = run_for(agent, input, None, &["worker"], life).await;
             assert_eq!(again, end, "{input}, life of {life}");
