@@ -109,8 +109,10 @@ impl Sentences {
         let (mut from, mut found) = (0, None);
         while let Some((begin, end)) = gap(before, from) {
             let blank = before.get(begin..end)?;
-            if begin > 0 && is_plain(blank) {
-                found = Some(Place::at(begin, blank));
+            if is_plain(blank) {
+                // White space with which everything begins ends a piece as well as it begins one.
+                let place = if begin > 0 { Place::at(begin, blank) } else { Place { end, later: end } };
+                found = Some(place);
             }
             from = end;
         }
@@ -329,8 +331,15 @@ mod tests {
         prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
     }
 
+    #[test]
+    fn a_long_indent_is_cut_behind_itself() {
+        let text = format!("{}one\u{a0}word{}", " ".repeat(MOST - 10), "x".repeat(20));
+        let pieces = split(&text);
+        assert_eq!((pieces.len(), joined(&pieces)), (2, text));
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(256))]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
         #[test]
         fn joined_pieces_are_the_text_however_it_came(text in text(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {

@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
     /// The first of these members that is there; nil counts as absent.
     pub(super) fn take(&mut self, key: &str, aliases: &[&str]) -> Option<Value> {
         let keys = std::iter::once(&key).chain(aliases);
-        keys.filter_map(|key| self.map.remove(key)).find(|value| *value != Value::Nil)
+        keys.filter_map(|key| self.map.take(key)).find(|value| *value != Value::Nil)
     }
 
     pub(super) fn typed<T: Wire>(&mut self, key: &str, aliases: &[&str]) -> Result<Option<T>, FieldError> {

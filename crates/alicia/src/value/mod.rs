@@ -180,6 +180,17 @@ impl Map {
         Some(self.0.remove(index).1)
     }
 
+    /// Takes the value of a member, which is nil from then on; cheaper than taking it out.
+    pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
+        let (_, value) = self.0.iter_mut().find(|(known, _)| known == key)?;
+        Some(std::mem::replace(value, Value::Nil))
+    }
+
+    /// From members of which none occurs twice.
+    const fn from_distinct(members: Vec<(Cow<'static, str>, Value)>) -> Self {
+        Self(members)
+    }
+
     /// The value of a member.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)

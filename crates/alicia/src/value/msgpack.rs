@@ -345,9 +345,13 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
+            // Known keys are all the same text each, so its place tells them apart.
+            if members.iter().any(|(earlier, _): &(Cow<'static, str>, Value)| std::ptr::eq(&**earlier, key)) {
+                return None;
+            }
             members.push((Cow::Borrowed(key), self.value(below).ok()?));
         }
-        Some(Map::from_decoded(members))
+        Some(Map::from_distinct(members))
     }
 }
 
