@@ -50,6 +50,18 @@ impl Endpoint {
         check_token(token)
     }
 
+    /// What stands before the paths of a protocol, whether or not the URL names that of its socket.
+    pub(crate) fn base(&self, socket: &str) -> &str {
+        let path = self.path.trim_end_matches('/');
+        path.strip_suffix(socket).unwrap_or(path)
+    }
+
+    /// The address of something that is served there over HTTP, before what `base` tells.
+    pub(crate) fn http(&self, base: &str, path: &str) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}{base}{path}", self.authority)
+    }
+
     /// The address of a WebSocket there.
     pub(crate) fn websocket(&self, path: &str, query: &str) -> Result<Uri, OptionsError> {
         let scheme = if self.secure { "wss" } else { "ws" };

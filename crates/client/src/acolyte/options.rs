@@ -87,22 +87,15 @@ impl Options {
     /// The address of the socket (§2); query and fragment are dropped.
     pub(super) fn socket(&self) -> Result<(Endpoint, Uri), OptionsError> {
         let endpoint = self.endpoint()?;
-        let uri = endpoint.websocket(&format!("{}{RPC}", base(&endpoint)), "")?;
+        let uri = endpoint.websocket(&format!("{}{RPC}", endpoint.base(RPC)), "")?;
         Ok((endpoint, uri))
     }
 
     /// The address of something that is served over HTTP.
     pub(super) fn http(&self, path: &str) -> Result<String, OptionsError> {
         let endpoint = self.endpoint()?;
-        let scheme = if endpoint.secure { "https" } else { "http" };
-        Ok(format!("{scheme}://{}{}{path}", endpoint.authority, base(&endpoint)))
+        Ok(endpoint.http(endpoint.base(RPC), path))
     }
-}
-
-/// What stands before `/v1/…`.
-fn base(endpoint: &Endpoint) -> &str {
-    let path = endpoint.path.trim_end_matches('/');
-    path.strip_suffix(RPC).unwrap_or(path)
 }
 
 /// Does not show the token.

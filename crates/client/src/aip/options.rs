@@ -116,8 +116,7 @@ impl Options {
     pub(super) fn upgrade(&self) -> Result<(Endpoint, Upgrade), OptionsError> {
         let endpoint = Endpoint::parse(&self.url)?;
         endpoint.check_token(self.token.as_deref(), self.plaintext)?;
-        let path = endpoint.path.trim_end_matches('/');
-        let base = path.strip_suffix(SOCKET).unwrap_or(path);
+        let base = endpoint.base(SOCKET);
         let (mut query, mut headers) = (String::new(), Vec::new());
         match (&self.token, self.place) {
             (Some(token), Place::Header) => headers.push(("Authorization", format!("Bearer {token}"))),

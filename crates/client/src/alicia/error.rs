@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::OptionsError;
-use crate::refused;
+use crate::refused::{self, Undialled};
 use crate::socket::DialError;
 use switchboard_alicia::client::{Cause as LinkCause, CommandError, Ended, RequestError};
 
@@ -60,18 +60,9 @@ impl Cause {
 
 impl From<DialError> for Cause {
     fn from(error: DialError) -> Self {
-        match error {
-            DialError::Refused { status, retry_after_ms, body } => Self::Refused {
-                status,
-                text: refused::said(&body, SAID_IN),
-                retry_after: retry_after_ms.map(Duration::from_millis),
-            },
-            DialError::OtherProtocol => {
-                Self::Refused { status: 101, text: error.to_string(), retry_after: None }
-            }
-            error @ (DialError::Timeout | DialError::Io(_) | DialError::Name | DialError::WebSocket(_)) => {
-                Self::Unreachable(error.to_string())
-            }
+        match Undialled::of(&error, SAID_IN) {
+            Undialled::Unreachable(what) => Self::Unreachable(what),
+            Undialled::Refused { status, text, retry_after } => Self::Refused { status, text, retry_after },
         }
     }
 }

@@ -87,22 +87,15 @@ impl Options {
     /// The address of the socket (§8.1); query and fragment are dropped.
     pub(super) fn socket(&self) -> Result<(Endpoint, Uri), OptionsError> {
         let endpoint = self.endpoint()?;
-        let uri = endpoint.websocket(&format!("{}{SOCKET}", base(&endpoint)), "")?;
+        let uri = endpoint.websocket(&format!("{}{SOCKET}", endpoint.base(SOCKET)), "")?;
         Ok((endpoint, uri))
     }
 
     /// The address of something that is served over HTTP.
     pub(super) fn http(&self, path: &str) -> Result<String, OptionsError> {
         let endpoint = self.endpoint()?;
-        let scheme = if endpoint.secure { "https" } else { "http" };
-        Ok(format!("{scheme}://{}{}{path}", endpoint.authority, base(&endpoint)))
+        Ok(endpoint.http(endpoint.base(SOCKET), path))
     }
-}
-
-/// What stands before `/api/v1/…`.
-fn base(endpoint: &Endpoint) -> &str {
-    let path = endpoint.path.trim_end_matches('/');
-    path.strip_suffix(SOCKET).unwrap_or(path)
 }
 
 /// Does not show the token.
