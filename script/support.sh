@@ -48,3 +48,30 @@ cargo_tool() {
     cargo install --quiet --locked --debug "cargo-$1@$2" --root "$tools" --target-dir "$tools/build"
     rm -rf "$tools/build"
 }
+
+# as_root COMMAND ...: runs it as root, through sudo if need be.
+as_root() {
+    if [[ "$(id -u)" == 0 ]]; then
+        "$@"
+    else
+        have sudo || { say "please run, as root: $*"; return 1; }
+        sudo "$@"
+    fi
+}
+
+# install_packages PACKAGE ...: Debian packages.
+install_packages() {
+    (($#)) || return 0
+    have apt-get || { say "please install: $*"; return 1; }
+    say "installing $*"
+    as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+}
+
+# The browser of this machine, if it has one.
+chromium() {
+    local name
+    for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome google-chrome-stable; do
+        [[ -n "$name" ]] && type -P "$name" && return
+    done
+    return 1
+}

@@ -73,19 +73,14 @@ impl Protocol for Acolyte {
             let token = value.strip_prefix("Bearer ").ok_or(Refusal::CredentialInvalid)?;
             credentials.push(Credential { token: Pii(token.to_owned()), subprotocol: None });
         }
-        for entry in &request.subprotocols {
-            if let Some(token) = entry.0.strip_prefix("bearer.") {
-                let token = Pii(token.to_owned());
-                credentials.push(Credential { token, subprotocol: Some(entry.clone()) });
-            }
-        }
+        credentials.extend(request.offered_tokens("bearer."));
         let subprotocol = request.subprotocols.first().cloned();
         Ok(Opening { credentials, subprotocol, agent: None, parameters: Vec::new() })
     }
 
     fn accept(&self, upgrade: Upgrade, seed: Seed) -> Result<Box<dyn Connection>, Refusal> {
         if let Some(version) = offered_version(&upgrade.request).filter(|version| *version != VERSION) {
-            return Err(Refusal::Version(version.to_owned()));
+            return Err(Refusal::Version(Pii(version.to_owned())));
         }
         let (mut service, ledger) = (self.service.clone(), self.ledger.clone());
         service.model.get_or_insert_with(|| upgrade.agent.to_string());
@@ -99,9 +94,11 @@ impl Protocol for Acolyte {
         Ok(Box::new(AcolyteConnection::new(self.limits.clone(), service, ledger, wire, upgrade, seed)))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
+    fn refuse(&self, refusal: &Refusal, _request_id: &str) -> RefusalReply {
         let (status, words) = match refusal {
-            Refusal::UpgradeRequired | Refusal::Malformed(_) => (400, "WebSocket upgrade failed"),
+            Refusal::UpgradeRequired | Refusal::Malformed(_) | Refusal::Named(_) => {
+                (400, "WebSocket upgrade failed")
+            }
             Refusal::WrongMethod | Refusal::UnknownAgent => (404, "Not Found"),
             Refusal::TooBig => (413, "Payload Too Large"),
             Refusal::CredentialMissing | Refusal::CredentialInvalid | Refusal::CredentialExpired => {
@@ -110,15 +107,9 @@ impl Protocol for Acolyte {
             Refusal::Forbidden(_) => (403, "Forbidden"),
             Refusal::TooMany { .. } => (429, "Too Many Requests"),
             Refusal::Draining { .. } => (503, "Service Unavailable"),
-            Refusal::Version(version) => return refuse_version(version),
+            Refusal::Version(Pii(version)) => return refuse_version(version),
         };
-        let mut headers = Vec::new();
-        if let Refusal::TooMany { retry_ms } | Refusal::Draining { retry_ms } = refusal {
-            headers.push(("retry-after", retry_ms.div_ceil(1000).max(1).to_string()));
-        }
-        if status == 401 {
-            headers.push(("www-authenticate", "Bearer".to_owned()));
-        }
+        let headers = refusal.headers(status);
         RefusalReply { status, headers, content_type: "text/plain", body: words.to_owned() }
     }
 }

@@ -174,7 +174,7 @@ fn upgrades_are_answered_as_written() {
                     assert_eq!((row["status"].as_u64(), text("selected")), (Some(101), selected))
                 }
                 Err(refusal) => {
-                    let reply = acolyte.refuse(&refusal);
+                    let reply = acolyte.refuse(&refusal, "req-1");
                     assert_eq!(row["status"], reply.status, "{row}");
                     assert_eq!(text("body"), Some(reply.body));
                 }

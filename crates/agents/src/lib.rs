@@ -1,10 +1,12 @@
-//! The [`Agent`] trait and the agents that are built in: [`Echo`], [`Script`], [`OpenAi`], [`Function`]
-//! and [`DeviceScript`].
+//! The [`Agent`] trait and the agents that are built in: [`Echo`], [`Script`], [`Butler`], [`OpenAi`],
+//! [`Function`] and [`DeviceScript`].
 //!
 //! An agent is written against a [`Turn`] and knows nothing of protocols, sessions or storage:
 //!
 //! * [`Echo`] says what it hears; benchmarks and first steps run on it.
 //! * [`Script`] plays a [`Story`] from a file; the demo and the end-to-end tests run on it.
+//! * [`Butler`] does what it is told with the tools that are offered, without a model; applications that are
+//!   spoken to can be tried with it.
 //! * [`OpenAi`] speaks to any endpoint that is compatible with OpenAI's chat completions.
 //! * [`Function`] passes turns on to a function behind an HTTP endpoint, and [`Relay`] is what such
 //!   functions reach of this server.
@@ -16,6 +18,8 @@
 //! and [`speech`] turns what somebody says into words.
 
 mod agent;
+mod approval;
+mod butler;
 mod chunk;
 mod command;
 mod device;
@@ -33,6 +37,7 @@ mod toolbox;
 mod turn;
 
 pub use agent::{Agent, AgentError, Condition, Recovery, Visit};
+pub use butler::{Butler, ButlerConfig};
 pub use chunk::{Chunk, MAX_DELTA_BYTES};
 pub use command::{Command, CommandEnd};
 pub use device::{CommandContext, DeviceScript, DeviceTools, WithDevice};

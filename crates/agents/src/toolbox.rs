@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use switchboard_core::model::{CallEnd, FailureKind, Tool, TurnEnd, TurnRequest};
-use switchboard_core::{Timestamp, ToolName};
+use switchboard_core::model::{CallEnd, Executor, FailureKind, Tool, TurnEnd, TurnRequest};
+use switchboard_core::{Callsign, Timestamp, ToolName};
 use tokio::sync::mpsc;
 
 use crate::agent::{Agent, AgentError, Condition, Recovery, Visit};
@@ -81,6 +81,20 @@ impl<A: Agent> Agent for WithTools<A> {
 
     fn left(&self, visit: &Visit, now: Timestamp) {
         self.inner.left(visit, now);
+    }
+}
+
+/// Whether a turn for this device can use a tool: one that somebody else executes (of devices, only the one that
+/// the turn is for), or one of the agents' that is executed in this process.
+pub(crate) fn is_usable(
+    tool: &Tool,
+    device: Option<&Callsign>,
+    executes: impl Fn(&ToolName) -> bool,
+) -> bool {
+    match &tool.executor {
+        Executor::Agent => executes(&tool.name),
+        Executor::Device(owner) => device == Some(owner),
+        Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => true,
     }
 }
 

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -291,6 +291,49 @@ async fn long_results_are_cut_before_the_model_sees_them() {
     let told = told(&server);
     assert_eq!(told[0], "ü".repeat(50) + "\n[cut: the first 100 of 2000 bytes]");
     assert!(told[1].starts_with("error: there is no tool called xxx") && told[1].len() < 150, "{}", told[1]);
+}
+
+#[tokio::test]
+async fn every_step_is_offered_the_tools_of_its_moment_under_names_that_last() {
+    let server = Server::start(vec![
+        asks_for(&["page_open"]),
+        asks_for(&["cart_add", "page_open", "page_open_2"]),
+        says("ok"),
+    ])
+    .await;
+    let shown: Arc<OnceLock<Weak<Port>>> = Arc::default();
+    let app = shown.clone();
+    let port = Port::new(move |call| {
+        let CallKind::Tool { name, .. } = &call.kind else { return None };
+        if name.as_str() == "page.open" {
+            let port = app.get().unwrap().upgrade().unwrap();
+            let next = ["page:open", "cart.add"].map(|name| tool(name, Executor::Anyone));
+            *port.tools.lock().unwrap() = next.to_vec();
+        }
+        Some(CallEnd::done(json!(format!("did {name}"))))
+    });
+    shown.set(Arc::downgrade(&port)).unwrap();
+    *port.tools.lock().unwrap() = vec![tool("page.open", Executor::Anyone)];
+    run(&server.agent(|_| {}), &port, chat("x")).await.unwrap();
+    let requests = server.requests();
+    let offered = |round: usize| -> Vec<&Value> {
+        let tools = requests[round].body["tools"].as_array().unwrap();
+        tools.iter().map(|tool| &tool["function"]["name"]).collect()
+    };
+    assert_eq!(offered(0), ["page_open"]);
+    assert_eq!(offered(1), ["page_open_2", "cart_add"]);
+    assert_eq!(offered(2), ["page_open_2", "cart_add"]);
+    let results = requests[2].body["messages"].as_array().unwrap().iter();
+    let results: Vec<&Value> =
+        results.filter(|message| message["role"] == "tool").map(|message| &message["content"]).collect();
+    assert_eq!(
+        results,
+        ["did page.open", "did cart.add", "error: there is no tool called page_open", "did page:open"]
+    );
+    assert_eq!(
+        story(&port),
+        ["+page.open", "-page.open", "+cart.add", "-cart.add", "+page:open", "-page:open"]
+    );
 }
 
 /// How long a test waits for what should not take long.

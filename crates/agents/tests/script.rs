@@ -16,7 +16,7 @@ use switchboard_agents::{Agent, AgentError, Brief, BuiltinStory, Script, ScriptC
 use switchboard_core::Event;
 use switchboard_core::model::{
     CallEnd, CallError, CallKind, CallRequest, ChecklistState, FailureKind, Finish, NoticeLevel, Output,
-    Remembered, TurnEnd, TurnOutcome, TurnRequest,
+    Remembered, Setting, TurnEnd, TurnOutcome, TurnRequest,
 };
 use tokio::time::{Instant, timeout};
 
@@ -353,4 +353,19 @@ async fn a_story_knows_what_is_remembered() {
         r#"2: ["likes tea","has {input}"]"#
     );
     assert_eq!(said(Vec::new()).await, "0: []");
+}
+
+#[tokio::test]
+async fn a_story_knows_the_setting() {
+    let agent = conformance();
+    let said = async |setting: Option<Setting>| {
+        let port = Port::silent();
+        let brief = Brief { setting: setting.map(Box::new), ..support::brief(chat("setting"), 1) };
+        support::replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
+        port.text()
+    };
+    let setting = Setting { instructions: Some("Be {input}.".into()), scene: Some("Cart".into()) };
+    assert_eq!(said(Some(setting)).await, "Be {input}. / Cart");
+    assert_eq!(said(Some(Setting::default())).await, " / ");
+    assert_eq!(said(None).await, " / ");
 }

@@ -75,6 +75,7 @@ impl World {
             workspace: None,
             serial: true,
             once: false,
+            setting: None,
             deadline: Timestamp::from_secs(10_000),
             key: None,
             meta: Value::Null,

@@ -61,25 +61,18 @@ impl Protocol for Aip {
 
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
         let mut credentials = Vec::new();
-        let mut show = |token: String| {
-            credentials.push(Credential { token: Pii(token), subprotocol: None });
-        };
-        if let Some(Pii(value)) = &request.authorization {
-            match value.split_once(' ') {
-                Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-                    show(token.trim().to_owned())
-                }
-                _ => return Err(Refusal::CredentialInvalid),
-            }
+        let mut show = |token: Pii<String>| credentials.push(Credential { token, subprotocol: None });
+        if let Some(token) = request.bearer()? {
+            show(token);
         }
         for (_, key) in request.headers.iter().filter(|(name, _)| *name == KEY_HEADER) {
-            show(key.clone());
+            show(Pii(key.clone()));
         }
         // A credential in the address ends up in logs of others, so it counts only where clients have
         // no other way.
         if request.path == SOCKET {
             for token in request.query.split('&').filter_map(|pair| pair.strip_prefix("token=")) {
-                show(decoded(token));
+                show(Pii(decoded(token)));
             }
         }
         Ok(Opening { credentials, subprotocol: None, agent: None, parameters: Vec::new() })
@@ -110,10 +103,10 @@ impl Protocol for Aip {
         Ok(Box::new(Exchange::new(purpose, upgrade.principal, self.fleet.clone(), seed)))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
+    fn refuse(&self, refusal: &Refusal, _request_id: &str) -> RefusalReply {
         let (status, why) = match refusal {
             Refusal::UpgradeRequired => (426, "this is a WebSocket"),
-            Refusal::Malformed(why) => (400, *why),
+            Refusal::Malformed(why) | Refusal::Named(why) => (400, *why),
             Refusal::Version(_) => (400, "unknown version"),
             Refusal::WrongMethod => (405, "Method Not Allowed"),
             Refusal::TooBig => (413, "the body is too large"),
@@ -124,13 +117,7 @@ impl Protocol for Aip {
             Refusal::TooMany { .. } => (429, "too many connections or attempts"),
             Refusal::Draining { .. } => (503, "the server is shutting down"),
         };
-        let mut headers = Vec::new();
-        if let Refusal::TooMany { retry_ms } | Refusal::Draining { retry_ms } = refusal {
-            headers.push(("retry-after", retry_ms.div_ceil(1000).max(1).to_string()));
-        }
-        if status == 401 {
-            headers.push(("www-authenticate", "Bearer".to_owned()));
-        }
+        let headers = refusal.headers(status);
         let body = json!({ "detail": why }).to_string();
         RefusalReply { status, headers, content_type: "application/json", body }
     }

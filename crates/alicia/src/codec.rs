@@ -10,7 +10,7 @@ use crate::id::{Id, is_user_id};
 use crate::limits::{AliciaLimits, RELIABLE_PACKET, size};
 use crate::lite::{LiteBody, LiteEnvelope, LiteTrace, LiteType};
 use crate::message::{Body, Envelope, MessageType, Meta, Reason, Side, Transports};
-use crate::value::{Map, Plain, Value, decode_msgpack, decode_plain, encode_map, encoded_size};
+use crate::value::{Map, Plain, Value, decode_msgpack, encode_map, encoded_size};
 
 /// What is agreed on a connection about the form of its envelopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,13 +121,21 @@ impl Reader<'_> {
         if self.dialect == Dialect::Lite || packet.len() > self.most() {
             return None;
         }
-        let Plain { stanza_id, conversation, number, meta, body } = decode_plain(packet)?;
+        let mut plain = Plain::open(packet)?;
         // Another spelling of a conversation is for the long way.
-        let conversation_id = Some(Id::new(conversation).ok().filter(|id| id.room_of().is_none())?);
-        let kind = MessageType::from_number(number)?;
-        self.judge(kind, conversation_id.as_ref(), &body, stanza_id).ok()?;
-        let meta = self.meta(meta).ok()?;
-        let body = self.acceptable(Body::from_map(kind, body, self.limits).ok()?).ok()?;
+        let conversation_id = Some(Id::new(plain.conversation).ok().filter(|id| id.room_of().is_none())?);
+        let kind = MessageType::from_number(plain.number)?;
+        let stanza_id = plain.stanza_id;
+        self.allow(kind, stanza_id).ok()?;
+        let meta = self.meta(plain.meta.take()).ok()?;
+        let body = match Body::from_packet(kind, plain.cursor()?, self.limits) {
+            Some(body) => body,
+            // The members may be there in another order.
+            None => Body::from_map(kind, plain.into_map()?, self.limits).ok()?,
+        };
+        if self.is_fallback(&body) {
+            return None;
+        }
         if self.dialect == Dialect::Undecided {
             self.dialect = Dialect::Full;
         }
@@ -239,6 +247,12 @@ impl Reader<'_> {
         body: &Map,
         stanza_id: i32,
     ) -> Result<Option<Id>, Fault> {
+        self.allow(kind, stanza_id)?;
+        self.conversation(kind, outer, body)
+    }
+
+    /// Whether this side may send such an envelope.
+    fn allow(&self, kind: MessageType, stanza_id: i32) -> Result<(), Fault> {
         let on_socket_only = kind.transports() == Transports::WebSocket;
         if !kind.is_sent_by(self.from) || (on_socket_only && self.dialect == Dialect::LiveKit) {
             return Err(Fault::Direction(kind));
@@ -247,10 +261,7 @@ impl Reader<'_> {
             Side::Client => stanza_id < 0,
             Side::Server => stanza_id > 0,
         };
-        if wrong_sign {
-            return Err(Fault::Stanza);
-        }
-        self.conversation(kind, outer, body)
+        if wrong_sign { Err(Fault::Stanza) } else { Ok(()) }
     }
 
     fn read_lite(&self, map: &Map, number: u16, body: Map, origin: &mut Origin) -> Result<Decoded, Fault> {
@@ -321,10 +332,12 @@ impl Reader<'_> {
 
     /// What a body must not be because a client sends it.
     fn acceptable(&self, body: Body) -> Result<Body, FieldError> {
-        if self.from == Side::Client && body.new_row().is_some_and(Id::is_fallback) {
-            return Err(FieldError::new("id", Reason::Fallback));
-        }
-        Ok(body)
+        if self.is_fallback(&body) { Err(FieldError::new("id", Reason::Fallback)) } else { Ok(body) }
+    }
+
+    /// Whether a client wants something new to have an id that is none.
+    fn is_fallback(&self, body: &Body) -> bool {
+        self.from == Side::Client && body.new_row().is_some_and(Id::is_fallback)
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use switchboard_core::{
-    AgentId, Connection, Credential, Method, Opening, OpeningRequest, Pii, Protocol, Refusal, RefusalReply,
-    Route, Seed, Transport, Upgrade,
+    AgentId, Connection, Credential, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route,
+    Seed, Transport, Upgrade,
 };
 
 use crate::limits::AliciaLimits;
@@ -79,17 +79,8 @@ impl Protocol for Alicia {
 
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
         let mut credentials = Vec::new();
-        if let Some(Pii(value)) = &request.authorization {
-            let token = value.strip_prefix("Bearer ").ok_or(Refusal::CredentialInvalid)?;
-            credentials.push(Credential { token: Pii(token.to_owned()), subprotocol: None });
-        }
-        // Browsers can send no header with a WebSocket.
-        for entry in &request.subprotocols {
-            if let Some(token) = entry.0.strip_prefix("bearer.") {
-                let token = Pii(token.to_owned());
-                credentials.push(Credential { token, subprotocol: Some(entry.clone()) });
-            }
-        }
+        credentials.extend(request.bearer()?.map(|token| Credential { token, subprotocol: None }));
+        credentials.extend(request.offered_tokens("bearer."));
         let subprotocol = request.subprotocols.first().cloned();
         Ok(Opening { credentials, subprotocol, agent: None, parameters: Vec::new() })
     }
@@ -104,10 +95,10 @@ impl Protocol for Alicia {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
+    fn refuse(&self, refusal: &Refusal, _request_id: &str) -> RefusalReply {
         let (status, error, message) = match refusal {
             Refusal::UpgradeRequired => (426, "upgrade_required", "this path speaks WebSocket"),
-            Refusal::Malformed(what) => (400, "bad_request", *what),
+            Refusal::Malformed(what) | Refusal::Named(what) => (400, "bad_request", *what),
             Refusal::Version(_) => (400, "bad_request", "this version is not spoken"),
             Refusal::WrongMethod => (405, "method_not_allowed", "there is nothing for this method"),
             Refusal::UnknownAgent => (404, "not_found", "no such agent"),
@@ -119,13 +110,7 @@ impl Protocol for Alicia {
             Refusal::TooMany { .. } => (429, "too_many_requests", "too many connections, try again later"),
             Refusal::Draining { .. } => (503, "unavailable", "the server is leaving, try again shortly"),
         };
-        let mut headers = Vec::new();
-        if let Refusal::TooMany { retry_ms } | Refusal::Draining { retry_ms } = refusal {
-            headers.push(("retry-after", retry_ms.div_ceil(1000).max(1).to_string()));
-        }
-        if status == 401 {
-            headers.push(("www-authenticate", "Bearer".to_owned()));
-        }
+        let headers = refusal.headers(status);
         let body = serde_json::json!({ "error": error, "message": message, "code": status }).to_string();
         RefusalReply { status, headers, content_type: "application/json", body }
     }

@@ -210,6 +210,8 @@ pub struct Viewer<'a> {
     pub options: &'a Options,
     /// Whether it can execute calls.
     pub client_tools: bool,
+    /// The tools that it has.
+    pub tools: &'a [Tool],
     /// Whether the execution has been seen to begin.
     pub started: bool,
     /// The time.
@@ -233,50 +235,47 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         Event::TurnStarted { .. } => Rendered::Nothing,
         Event::TurnReleased { .. } => streamed(status(State::Retrying, None, None)),
         Event::TurnOutput { output, .. } => render_output(output, viewer),
-        Event::CallRequested { call, .. } => {
-            let own = viewer.client_tools && executes(&call.executor, viewer);
-            match &call.kind {
-                CallKind::Tool { name, args } if own => {
-                    let args = match Value::try_from(args.clone()) {
-                        Ok(Value::Map(map)) => map,
-                        Ok(_) | Err(_) => Map::new(),
-                    };
-                    let left = call.deadline.since(viewer.now).as_millis();
-                    let timeout_ms = u64::try_from(left).unwrap_or(u64::MAX);
-                    Rendered::CallOpened(
-                        &call.id,
-                        String::new(),
-                        Some(RecordBody::Call(Call {
-                            call_id: call.id.to_string(),
-                            name: name.to_string(),
-                            args,
-                            timeout_ms,
-                        })),
-                    )
-                }
-                CallKind::Tool { name, args } => {
-                    let record = wants("tool").then(|| {
-                        RecordBody::Tool(ToolActivity {
-                            call_id: call.id.to_string(),
-                            name: name.to_string(),
-                            phase: Phase::Start,
-                            args: Value::try_from(args.clone()).ok(),
-                            d: None,
-                            output: None,
-                        })
-                    });
-                    Rendered::CallOpened(&call.id, name.to_string(), record)
-                }
-                CallKind::Question { text, schema } => {
-                    let schema = schema.as_ref().and_then(|schema| match Value::try_from(schema.clone()) {
-                        Ok(Value::Map(map)) => Some(map),
-                        Ok(_) | Err(_) => None,
-                    });
-                    let ask = Ask { ask_id: call.id.to_string(), text: text.clone(), schema };
-                    Rendered::CallOpened(&call.id, String::new(), Some(RecordBody::Ask(ask)))
-                }
+        Event::CallRequested { call, .. } => match &call.kind {
+            CallKind::Tool { name, args } if executes(name, &call.executor, viewer) => {
+                let args = match Value::try_from(args.clone()) {
+                    Ok(Value::Map(map)) => map,
+                    Ok(_) | Err(_) => Map::new(),
+                };
+                let left = call.deadline.since(viewer.now).as_millis();
+                let timeout_ms = u64::try_from(left).unwrap_or(u64::MAX);
+                Rendered::CallOpened(
+                    &call.id,
+                    String::new(),
+                    Some(RecordBody::Call(Call {
+                        call_id: call.id.to_string(),
+                        name: name.to_string(),
+                        args,
+                        timeout_ms,
+                    })),
+                )
             }
-        }
+            CallKind::Tool { name, args } => {
+                let record = wants("tool").then(|| {
+                    RecordBody::Tool(ToolActivity {
+                        call_id: call.id.to_string(),
+                        name: name.to_string(),
+                        phase: Phase::Start,
+                        args: Value::try_from(args.clone()).ok(),
+                        d: None,
+                        output: None,
+                    })
+                });
+                Rendered::CallOpened(&call.id, name.to_string(), record)
+            }
+            CallKind::Question { text, schema } => {
+                let schema = schema.as_ref().and_then(|schema| match Value::try_from(schema.clone()) {
+                    Ok(Value::Map(map)) => Some(map),
+                    Ok(_) | Err(_) => None,
+                });
+                let ask = Ask { ask_id: call.id.to_string(), text: text.clone(), schema };
+                Rendered::CallOpened(&call.id, String::new(), Some(RecordBody::Ask(ask)))
+            }
+        },
         Event::CallProgress { call, delta, .. } if wants("tool") => Rendered::CallDelta(call, delta),
         Event::CallProgress { .. } => Rendered::Nothing,
         Event::CallEnded { call, end, .. } => Rendered::CallOver(call, end),
@@ -394,15 +393,19 @@ pub fn call_over(call: &CallId, name: &str, end: &CallEnd) -> Option<RecordBody>
     }))
 }
 
-fn executes(executor: &Executor, viewer: &Viewer<'_>) -> bool {
-    match executor {
-        Executor::Agent => false,
-        Executor::Attachment(attachment) => attachment == viewer.attachment,
-        Executor::Principal(principal) => principal == viewer.principal,
-        // No ASP client is enrolled.
-        Executor::Device(_) => false,
-        Executor::Anyone => true,
-    }
+fn executes(name: &ToolName, executor: &Executor, viewer: &Viewer<'_>) -> bool {
+    viewer.client_tools
+        && match executor {
+            Executor::Agent => false,
+            Executor::Attachment(attachment) => attachment == viewer.attachment,
+            // Another client of the principal may have the tool, in whatever protocol.
+            Executor::Principal(principal) => {
+                principal == viewer.principal && viewer.tools.iter().any(|tool| tool.name == *name)
+            }
+            // No ASP client is enrolled.
+            Executor::Device(_) => false,
+            Executor::Anyone => true,
+        }
 }
 
 fn status(state: State, pos: Option<u64>, msg: Option<String>) -> RecordBody {

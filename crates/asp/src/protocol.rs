@@ -81,38 +81,30 @@ impl Protocol for Asp {
         Ok(Box::new(AspConnection::new(self.limits.clone(), upgrade, seed)))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
-        let (status, code, message, retry_ms) = match refusal {
-            Refusal::UpgradeRequired => (426, Code::ProtocolError, "this path speaks WebSocket only", None),
-            Refusal::Malformed(reason) => (400, Code::ProtocolError, *reason, None),
-            Refusal::WrongMethod => (405, Code::ProtocolError, "not this method", None),
-            Refusal::Version(_) => (400, Code::ProtocolError, "this version is not spoken", None),
-            Refusal::TooBig => (413, Code::PayloadTooLarge, "the request is too large", None),
-            Refusal::CredentialMissing => (401, Code::AuthRequired, "a bearer token is needed", None),
-            Refusal::CredentialInvalid => (401, Code::AuthInvalid, "the credential is not valid", None),
-            Refusal::CredentialExpired => (401, Code::AuthExpired, "the credential has expired", None),
-            Refusal::Forbidden(reason) => (403, Code::Forbidden, *reason, None),
-            Refusal::UnknownAgent => (404, Code::AgentNotFound, "no such agent", None),
-            Refusal::TooMany { retry_ms } => {
-                (429, Code::RateLimited, "too many connections", Some(*retry_ms))
-            }
-            Refusal::Draining { retry_ms } => {
-                (503, Code::RelayUnavailable, "the server is leaving; come back later", Some(*retry_ms))
+    fn refuse(&self, refusal: &Refusal, _request_id: &str) -> RefusalReply {
+        let (status, code, message) = match refusal {
+            Refusal::UpgradeRequired => (426, Code::ProtocolError, "this path speaks WebSocket only"),
+            Refusal::Malformed(reason) | Refusal::Named(reason) => (400, Code::ProtocolError, *reason),
+            Refusal::WrongMethod => (405, Code::ProtocolError, "not this method"),
+            Refusal::Version(_) => (400, Code::ProtocolError, "this version is not spoken"),
+            Refusal::TooBig => (413, Code::PayloadTooLarge, "the request is too large"),
+            Refusal::CredentialMissing => (401, Code::AuthRequired, "a bearer token is needed"),
+            Refusal::CredentialInvalid => (401, Code::AuthInvalid, "the credential is not valid"),
+            Refusal::CredentialExpired => (401, Code::AuthExpired, "the credential has expired"),
+            Refusal::Forbidden(reason) => (403, Code::Forbidden, *reason),
+            Refusal::UnknownAgent => (404, Code::AgentNotFound, "no such agent"),
+            Refusal::TooMany { .. } => (429, Code::RateLimited, "too many connections"),
+            Refusal::Draining { .. } => {
+                (503, Code::RelayUnavailable, "the server is leaving; come back later")
             }
         };
         let mut error = serde_json::json!({
             "code": code.number(), "name": code.name(), "msg": message, "retry": code.retry(),
         });
-        let mut headers = Vec::new();
-        if let Some(retry_ms) = retry_ms {
+        if let Some(retry_ms) = refusal.retry_ms() {
             error["retry_ms"] = retry_ms.into();
-            headers.push(("retry-after", retry_ms.div_ceil(1000).max(1).to_string()));
         }
-        match status {
-            401 => headers.push(("www-authenticate", "Bearer".to_owned())),
-            426 => headers.push(("upgrade", "websocket".to_owned())),
-            _ => {}
-        }
+        let headers = refusal.headers(status);
         let body = serde_json::json!({ "error": error }).to_string();
         RefusalReply { status, headers, content_type: "application/json", body }
     }
@@ -121,13 +113,7 @@ impl Protocol for Asp {
 /// The one credential of a request: in the header, or in the list of sub-protocols. Both are fine
 /// if they say the same.
 fn credential(request: &OpeningRequest, entries: &[&str]) -> Result<Option<Pii<String>>, Refusal> {
-    let header = match &request.authorization {
-        None => None,
-        Some(Pii(value)) => match value.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim().to_owned()),
-            _ => return Err(Refusal::CredentialInvalid),
-        },
-    };
+    let header = request.bearer()?.map(|Pii(token)| token);
     let mut claimed = entries.iter().copied().filter(|entry| is_bearer_entry(entry));
     let entry = match (claimed.next(), claimed.next()) {
         (None, _) => None,

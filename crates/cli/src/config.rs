@@ -61,10 +61,14 @@ pub(crate) fn load(
     last: impl IntoIterator<Item = String>,
 ) -> Result<Config, Failure> {
     let overrides = args.overrides.iter().cloned().chain(last);
-    Config::load(args.config.as_deref(), environment.variables(), overrides).map_err(|error| {
+    let variables = environment.variables().filter(|(name, _)| !OTHERS.contains(&name.as_str()));
+    Config::load(args.config.as_deref(), variables, overrides).map_err(|error| {
         let many = if error.problems.len() == 1 { "" } else { "\n" };
         Failure::usage(format!(
             "the configuration cannot be used: {many}{error}\n`switchboard config doc` explains every key"
         ))
     })
 }
+
+/// Variables that look like settings of the server, and are arguments of `models fetch`.
+const OTHERS: [&str; 2] = ["SWITCHBOARD_PYPI_URL", "SWITCHBOARD_NPM_URL"];

@@ -9,17 +9,27 @@ mod bench;
 mod chat;
 mod clock;
 mod config;
+mod conform;
 mod console;
 mod device;
 mod devices;
+mod doctor;
 mod environment;
 mod failure;
 mod inspect;
 mod keys;
+mod models;
+mod probe;
+mod progress;
 mod rebuild;
+mod record;
+mod recording;
 mod remote;
+mod replay;
 mod serve;
 mod sessions;
+mod vip;
+mod xml;
 
 use console::{Colours, Console};
 use environment::Environment;
@@ -52,11 +62,26 @@ enum Command {
     Devices(devices::Command),
     /// Decode captured frames of ASP or envelopes of Alicia, and say what is wrong with them
     Inspect(inspect::Args),
+    /// Make a file of a session, to look at it, to replay it, or to make a test of it
+    #[command(subcommand)]
+    Record(record::Command),
+    /// Play a recording again, for a server or for a client, and say what is not as it was
+    Replay(replay::Args),
     /// Print, check or explain the configuration of the server
     #[command(subcommand)]
     Config(config::Command),
+    /// Run the numbered statements of a protocol against any server
+    Conform(conform::Args),
+    /// Check a deployment from outside, and say what to change
+    Doctor(doctor::Args),
     /// Measure this build on this machine, against its performance budget
     Bench(bench::Args),
+    /// Look at the models that hear speech on this machine, and fetch them
+    #[command(subcommand)]
+    Models(models::Command),
+    /// Help for those who build an app with VIP
+    #[command(subcommand)]
+    Vip(vip::Command),
     /// Derive again what is derived from the log, while no server runs
     Rebuild(rebuild::Args),
     /// Make credentials
@@ -101,7 +126,11 @@ fn run(command: Command, environment: &Environment, console: &Console) -> Result
         Command::Device(args) => wait(Threads::One, device::run(args, environment, console)),
         Command::Devices(command) => wait(Threads::One, devices::run(command, environment, console)),
         Command::Inspect(args) => inspect::run(&args, console),
+        Command::Record(command) => wait(Threads::One, record::run(command, environment, console)),
+        Command::Replay(args) => wait(Threads::One, replay::run(args, environment, console)),
         Command::Config(command) => config::run(command, environment, console),
+        Command::Conform(args) => wait(Threads::One, conform::run(args, environment, console)),
+        Command::Doctor(args) => wait(Threads::One, doctor::run(args, environment, console)),
         Command::Bench(args) => wait(Threads::Many, async {
             match bench::run(args, &mut std::io::stdout()).await {
                 Ok(true) => Ok(()),
@@ -109,6 +138,8 @@ fn run(command: Command, environment: &Environment, console: &Console) -> Result
                 Err(error) => Err(Failure::failed(format!("{error:#}"))),
             }
         }),
+        Command::Models(command) => wait(Threads::One, models::run(command, environment, console)),
+        Command::Vip(command) => vip::run(command, environment, console),
         Command::Rebuild(args) => wait(Threads::One, rebuild::run(args, environment, console)),
         Command::Keys(command) => keys::run(command, console),
     }

@@ -1,13 +1,11 @@
 //! `switchboard rebuild`: every table that is derived from the log, derived again.
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use switchboard_alicia::annals::Annalist;
 use switchboard_core::Chronicler;
-use switchboard_server::Config;
 use switchboard_server::config::StoreKind;
+use switchboard_server::{Config, chroniclers};
 use switchboard_store::{Log as _, SqliteLog, StoreError};
 use tokio::time::Instant;
 
@@ -15,6 +13,7 @@ use crate::config::{ConfigArgs, load};
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::progress::Bar;
 
 /// Arguments of `rebuild`.
 #[derive(Debug, clap::Args)]
@@ -24,8 +23,8 @@ Examples:
   switchboard rebuild --config switchboard.toml
   switchboard rebuild --data-dir /var/lib/switchboard
 
-Lists of sessions, turns and messages, and the tables of Alicia's conversations, are derived from the
-log, which alone is what happened. This throws them away and derives them again: after one was
+Lists of sessions, turns and messages, and the tables of Alicia and VIP, are derived from the log,
+which alone is what happened. This throws them away and derives them again: after one was
 damaged, or to have old conversations told as a new version tells them.
 
 The server must not be running. All of it happens in one transaction: if it is interrupted, or fails,
@@ -47,7 +46,11 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     let began = Instant::now();
     let log = SqliteLog::open_with(&path, config.store.options(), chroniclers.clone()).map_err(refused)?;
     let mut bar = Bar::new();
-    let rebuilt = log.rebuild_projections(move |done, total| bar.show(done, total)).await;
+    let rebuilt = log
+        .rebuild_projections(move |done, total| {
+            bar.show(done, total, || format!("{done} of {total} batches"))
+        })
+        .await;
     let closed = log.close().await;
     rebuilt.and(closed).map_err(refused)?;
     let counts = count(&path, &chroniclers).map_err(|error| Failure::failed(error.to_string()))?;
@@ -72,11 +75,6 @@ fn log_of(config: &Config) -> Result<PathBuf, Failure> {
     }
     let advice = "name the folder with --data-dir, or the configuration with --config";
     Err(Failure::usage(format!("there is no log at {}; {advice}", path.display())))
-}
-
-/// Those whose tables are kept beside the log, as in the server.
-fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
-    vec![Arc::new(Annalist)]
 }
 
 fn refused(error: StoreError) -> Failure {
@@ -104,51 +102,5 @@ fn count(path: &Path, chroniclers: &[Arc<dyn Chronicler>]) -> rusqlite::Result<C
     Ok(Counts { sessions: rows_of("sessions")?, rows })
 }
 
-/// A bar that grows on the terminal of whoever waits; nobody else is shown it.
-#[derive(Debug)]
-struct Bar {
-    /// What was shown last, in percent; none if there is nobody to show it to.
-    shown: Option<u64>,
-}
-
-impl Bar {
-    fn new() -> Self {
-        Self { shown: io::stderr().is_terminal().then_some(u64::MAX) }
-    }
-
-    fn show(&mut self, done: u64, total: u64) {
-        let percent = (done * 100).checked_div(total).unwrap_or(100);
-        if self.shown.is_none_or(|shown| shown == percent) {
-            return;
-        }
-        self.shown = Some(percent);
-        // Nobody is left to be told that this failed.
-        let _ = write!(io::stderr(), "\r{}", bar(done, total, percent));
-        if done == total {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn bar(done: u64, total: u64, percent: u64) -> String {
-    let full = usize::try_from(percent * WIDTH / 100).unwrap_or_default();
-    let rest = usize::try_from(WIDTH).unwrap_or_default().saturating_sub(full);
-    format!("{}{} {percent:3} %  {done} of {total} batches", "█".repeat(full), "░".repeat(rest))
-}
-
 /// Tables of the server itself that are derived from the log.
 const PROJECTIONS: &[&str] = &["sessions", "turns", "messages", "requests", "devices"];
-/// Characters of a bar.
-const WIDTH: u64 = 30;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_grows_from_empty_to_full() {
-        assert_eq!(bar(0, 8, 0), format!("{}   0 %  0 of 8 batches", "░".repeat(30)));
-        assert_eq!(bar(4, 8, 50), format!("{}{}  50 %  4 of 8 batches", "█".repeat(15), "░".repeat(15)));
-        assert_eq!(bar(8, 8, 100), format!("{} 100 %  8 of 8 batches", "█".repeat(30)));
-    }
-}

@@ -8,6 +8,7 @@ use switchboard_client::admin::{Admin, AdminError, Page, SessionsQuery};
 use switchboard_client::aip;
 use switchboard_client::alicia;
 use switchboard_client::asp::{ConnectError, Options};
+use switchboard_client::vip;
 use switchboard_core::{SessionId, SessionRow};
 
 use crate::environment::Environment;
@@ -107,6 +108,19 @@ impl Remote {
         }
     }
 
+    /// How to connect over VIP. What the App Token says of app and environment counts.
+    pub(crate) fn vip(&self) -> Result<vip::Options, Failure> {
+        let Some(token) = &self.token else {
+            return Ok(vip::Options::new(&self.url, "terminal")
+                .development()
+                .silent()
+                .trust(self.trust.clone()));
+        };
+        let (app, development) = crate::vip::app_of(token)?;
+        let options = vip::Options::new(&self.url, app).token(token).silent().trust(self.trust.clone());
+        Ok(if development { options.development() } else { options })
+    }
+
     /// How to connect over AIP.
     pub(crate) fn aip(&self) -> aip::Options {
         let options = aip::Options::new(&self.url).trust(self.trust.clone());
@@ -196,6 +210,24 @@ impl Remote {
             | ConnectError::Closed(_)
             | ConnectError::Violation(_)
             | ConnectError::ClientClosed => {
+                Failure::unreachable(format!("{url}: {error}; {}", error.advice()))
+            }
+        }
+    }
+
+    /// Why there is no session over VIP, and what to do.
+    pub(crate) fn disconnected_vip(&self, error: &vip::ConnectError) -> Failure {
+        let url = &self.url;
+        match error {
+            vip::ConnectError::Options(options) => Failure::usage(options.to_string()),
+            vip::ConnectError::Unreachable(why) => self.unreachable(why),
+            vip::ConnectError::Refused { code: Some(code), text, .. } => {
+                Failure::unreachable(format!("{url}: {text} ({code}); {}", error.advice()))
+            }
+            vip::ConnectError::Refused { .. }
+            | vip::ConnectError::Screen(_)
+            | vip::ConnectError::Lost(_)
+            | vip::ConnectError::NoEntropy => {
                 Failure::unreachable(format!("{url}: {error}; {}", error.advice()))
             }
         }

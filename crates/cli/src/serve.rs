@@ -144,6 +144,7 @@ struct Greeting {
     address: SocketAddr,
     scheme: &'static str,
     development: bool,
+    demo: bool,
     kept_in: Option<PathBuf>,
 }
 
@@ -154,6 +155,7 @@ impl Greeting {
             address,
             scheme: if config.has_tls() { "wss" } else { "ws" },
             development: config.is_development(),
+            demo: config.shows_demo(),
             kept_in: durable.then(|| config.data_dir.clone()),
         }
     }
@@ -164,6 +166,10 @@ impl Greeting {
         let usual = *scheme == "ws" && *address == Config::default().listen;
         let url = if usual { String::new() } else { format!(" --url {scheme}://{address}") };
         let mut text = format!("\n  Talk to it:  {bold}switchboard chat{url}{reset}\n");
+        if self.demo {
+            let scheme = if *scheme == "ws" { "http" } else { "https" };
+            text += &format!("  Or speak to it:  {bold}{scheme}://{address}/demo/vip/{reset}\n");
+        }
         text += &match &self.kept_in {
             Some(folder) => format!("  {dim}Conversations are kept in {}.{reset}\n", folder.display()),
             None => {

@@ -4,6 +4,7 @@
 //! * [`acolyte`]: Acolyte, over WebSocket and over HTTP.
 //! * [`aip`]: AIP, for devices and for those who have them do tasks.
 //! * [`alicia`]: Alicia, conversations with an assistant.
+//! * [`vip`]: VIP, apps that can be talked to.
 //! * [`function`]: agents as HTTP functions behind an ASP relay.
 //! * [`admin`]: the read-only HTTP API for operators.
 //!
@@ -38,6 +39,7 @@ mod http;
 mod refused;
 mod socket;
 mod tls;
+pub mod vip;
 
 pub use events::Events;
 pub use tls::{TlsError, Trust};

@@ -19,7 +19,10 @@ pub enum Trust {
 
 impl Trust {
     /// A TLS configuration that trusts these.
-    pub(crate) fn config(&self) -> Result<ClientConfig, TlsError> {
+    ///
+    /// # Errors
+    /// There is nobody to trust, or the PEM text holds something else.
+    pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let mut roots = RootCertStore::empty();
         match self {
             Self::System => {

@@ -7,6 +7,7 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::chronicle::{Found, Lookup};
 use crate::id::{Callsign, SessionId, TurnId};
@@ -19,6 +20,7 @@ use crate::reject::Reject;
 use crate::roll::{Enrolled, Enrolment, Signal};
 use crate::session::{AttachmentView, SessionView};
 use crate::time::Timestamp;
+use crate::voice::{VoiceEvent, VoiceOp};
 
 /// One live transport attachment, speaking one protocol, without I/O.
 pub trait Connection: Debug + Send {
@@ -52,6 +54,8 @@ pub enum Input<'a> {
     Rejected(RequestId, Reject),
     /// Something for an enrolled connection that is no event of a session.
     Signal(Signal),
+    /// Something of its voice: what was heard, or what is to be sent.
+    Voice(VoiceEvent),
     /// The wake time it asked for has come.
     Timeout,
     /// How many bytes wait in front of the transport; 0 when it has taken everything.
@@ -83,12 +87,17 @@ pub enum Output {
     Look(RequestId, Box<Lookup>),
     /// Turn speech into words; answered with [`Reply::Heard`].
     Hear(RequestId, Box<Utterance>),
+    /// Listen to somebody, or speak; answered with any number of [`Input::Voice`].
+    Voice(VoiceOp),
+    /// Have something done outside of every session, in the words of the protocol's own service;
+    /// answered with [`Reply::Errand`].
+    Errand(RequestId, Pii<Value>),
     /// Be reachable under a name from now on; answered with [`Reply::Enrolled`].
     Enrol(RequestId, Enrolment),
     /// List who is enrolled; answered with [`Reply::Roll`].
     Roll(RequestId),
     /// Pass a word to an enrolled connection of the same protocol; answered with [`Reply::Noted`].
-    Note(RequestId, Callsign, serde_json::Value),
+    Note(RequestId, Callsign, Value),
     /// Stop the whole server, for a principal that may.
     Stop,
     /// Check a renewed credential; answered with [`Reply::Authenticated`].
@@ -136,9 +145,22 @@ pub enum Frame {
     Ping(Bytes),
     /// The answer to a ping.
     Pong(Bytes),
+    /// One packet of the audio track beside the messages, on transports that have one.
+    Media(Bytes),
     /// How the answer to an HTTP request begins; sent once, before its body. Of no meaning on a
     /// WebSocket.
     Head(Box<Head>),
+}
+
+impl Frame {
+    /// How many bytes it carries; the head of an HTTP answer is not counted.
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Binary(bytes) | Self::Ping(bytes) | Self::Pong(bytes) | Self::Media(bytes) => bytes.len(),
+            Self::Head(_) => 0,
+        }
+    }
 }
 
 /// The head of an HTTP answer.
@@ -188,6 +210,8 @@ pub enum Reply {
     Rows(Vec<Found>),
     /// What was said.
     Heard(Heard),
+    /// What came of an errand.
+    Errand(Box<Errand>),
     /// The connection is reachable under the name it asked for.
     Enrolled,
     /// Whoever is enrolled, as far as the principal may know, in order of enrolment.
@@ -196,6 +220,15 @@ pub enum Reply {
     Noted,
     /// The renewed credential is good.
     Authenticated(Principal),
+}
+
+/// What came of an errand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errand {
+    /// The answer, in the words of the protocol's own service.
+    pub answer: Pii<Value>,
+    /// Who the connection speaks for from now on, if the errand was to find that out.
+    pub principal: Option<Principal>,
 }
 
 /// Why a transport ends. Each protocol has one table from these to its own codes.

@@ -90,12 +90,13 @@ impl SessionId {
     }
 
     /// Whether `text` has the shape of an identifier made here, and so may name a session that
-    /// somebody shared. Conversations of Alicia have a shape of their own, which its wire prescribes.
+    /// somebody shared. Conversations of Alicia and sessions of VIP have shapes of their own, which their wires prescribe.
     pub fn is_canonical(text: &str) -> bool {
         let shaped = |prefix: &str, length: usize, is_digit: fn(u8) -> bool| {
             text.strip_prefix(prefix).is_some_and(|rest| rest.len() == length && rest.bytes().all(is_digit))
         };
         shaped("ses_", TOKEN_CHARS, |byte| BASE32.contains(&byte))
+            || shaped("vs_", TOKEN_CHARS, |byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
             || shaped("ac_", 21, |byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     }
 

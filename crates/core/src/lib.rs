@@ -13,6 +13,7 @@
 //! * [`Event`] is the only thing that is ever stored; everything else can be derived from it.
 
 mod asked;
+mod backlog;
 mod bucket;
 mod chronicle;
 mod connection;
@@ -32,16 +33,19 @@ mod roll;
 mod seed;
 mod session;
 mod time;
+mod voice;
 pub mod wide;
 
 pub use asked::Asked;
+pub use backlog::Backlog;
 pub use bucket::{Bucket, Rate};
 pub use chronicle::{
     Cell, Change, Chronicle, Chronicler, Column, ColumnKind, Comparison, Condition, Found, Lookup, Order,
     Question, Record, Table, Within,
 };
 pub use connection::{
-    Close, CloseReason, Connection, Frame, Head, Heard, Input, Output, Reply, RequestId, Utterance, Violation,
+    Close, CloseReason, Connection, Errand, Frame, Head, Heard, Input, Output, Reply, RequestId, Utterance,
+    Violation,
 };
 pub use id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
@@ -67,3 +71,4 @@ pub use session::{
     AttachmentView, Decision, DeviceState, Session, SessionView, TurnState, TurnStatus, TurnView,
 };
 pub use time::{Calendar, Timestamp};
+pub use voice::{AudioFormat, Dumb, Unheard, VoiceEvent, VoiceOp, VoiceSettings};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use switchboard_agents::{
-    Agent, DeviceScript, DeviceTools, Echo, Function, McpServers, OpenAi, Relay, Script, WithDevice,
+    Agent, Butler, DeviceScript, DeviceTools, Echo, Function, McpServers, OpenAi, Relay, Script, WithDevice,
     WithTools,
 };
 use switchboard_core::AgentId;
@@ -56,6 +56,7 @@ impl Workshop {
                 AgentConfig::Script(script) => {
                     self.with_device(Script::load(script).map_err(|error| because(&error))?)
                 }
+                AgentConfig::Butler(butler) => self.with_device(Butler::new(butler.clone())),
                 AgentConfig::Demo(_) => self.with_device(Script::demo().map_err(|error| because(&error))?),
                 AgentConfig::OpenAi(openai) => {
                     self.with_device(OpenAi::new(openai.clone()).map_err(|error| because(&error))?)

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use switchboard_core::{
-    Close, CloseReason, Committed, Connection, Frame, Input, Output, Reject, Reply, RequestId, SessionId,
+    Close, CloseReason, Committed, Connection, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
     Timestamp,
 };
 use switchboard_store::Batch;
 use tokio::time::{Instant, Sleep};
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Credential, Identity};
 use crate::clock::Clock;
 use crate::feed::{Feed, Next};
 use crate::gateway::{Caller, Gateway};
@@ -24,6 +24,7 @@ use crate::meters::TransportMeters;
 use crate::outbox::Outbox;
 use crate::port::Delivery;
 use crate::transport::{Arrival, Transport};
+use crate::voices::Speaker;
 
 /// Drives one connection from its first frame to its last.
 pub(crate) struct Driver {
@@ -33,6 +34,8 @@ pub(crate) struct Driver {
     authenticator: Arc<Authenticator>,
     clock: Clock,
     followed: Vec<Followed>,
+    /// Listens and speaks, from the first time that it is asked.
+    voice: Option<Box<dyn Speaker>>,
     outbox: Outbox,
     /// Requests that wait for their answer; too many stop the reading.
     outstanding: usize,
@@ -40,6 +43,8 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     /// The principal has used up its share: nothing is read before this.
     read_after: Option<Timestamp>,
+    /// Nothing can be read any more; the peer is still told why, until this.
+    deaf_until: Option<Timestamp>,
     reported_backlog: usize,
     /// A peer with more than this in front of it is sent away.
     max_backlog: usize,
@@ -82,11 +87,13 @@ impl Driver {
             authenticator,
             clock,
             followed: Vec::new(),
+            voice: None,
             outbox: Outbox::default(),
             outstanding: 0,
             wake: None,
             timer: Box::pin(tokio::time::sleep(FAR)),
             read_after: None,
+            deaf_until: None,
             reported_backlog: 0,
             max_backlog,
             meters,
@@ -128,6 +135,7 @@ impl Driver {
                 self.input(Input::Closed(CloseReason::TooSlow));
             }
         }
+        self.voice = None;
         for followed in &self.followed {
             followed.feed.unfollow(&self.caller.port);
         }
@@ -149,8 +157,9 @@ impl Driver {
         if self.read_after.is_some_and(|at| at <= now) {
             self.read_after = None;
         }
-        let reading = self.outstanding < MAX_OUTSTANDING && self.read_after.is_none();
-        if let Some(at) = [self.wake, self.read_after].into_iter().flatten().min() {
+        let reading =
+            self.outstanding < MAX_OUTSTANDING && self.read_after.is_none() && self.deaf_until.is_none();
+        if let Some(at) = [self.wake, self.read_after, self.deaf_until].into_iter().flatten().min() {
             let at = self.clock.instant(at);
             // The timer may fire early, which is harmless, but never late.
             if at < self.timer.deadline() || self.timer.is_elapsed() {
@@ -269,6 +278,12 @@ impl Driver {
                 if let Reply::Attachment(view) = &reply {
                     self.gateway.attached(&mut self.caller, &view.attachment);
                 }
+                if let Reply::Errand(errand) = &reply
+                    && let Some(principal) = &errand.principal
+                    && let Err(reject) = self.adopt(principal.clone())
+                {
+                    return self.input(Input::Rejected(request, reject));
+                }
                 self.input(Input::Done(request, reply));
             }
             Delivery::Rejected(request, reject) => {
@@ -287,6 +302,7 @@ impl Driver {
                 self.input(Input::Done(request, Reply::Attached(Box::new(attached.view))));
             }
             Delivery::Signal(signal) => self.input(Input::Signal(signal)),
+            Delivery::Voice(event) => self.input(Input::Voice(event)),
             Delivery::Drain { retry_ms } => self.input(Input::Drain { retry_ms }),
             Delivery::Close(reason) => self.input(Input::Closed(reason)),
         }
@@ -297,11 +313,7 @@ impl Driver {
             Arrival::Frame(frame) => frame,
             Arrival::Closed(code) => return self.input(Input::Closed(CloseReason::PeerClosed(code))),
         };
-        let bytes = match &frame {
-            Frame::Text(text) => text.len(),
-            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
-            Frame::Head(_) => 0,
-        };
+        let bytes = frame.size();
         tracing::debug!(bytes, "received");
         self.meters.frames_received.increment(1);
         self.meters.bytes_received.increment(bytes as u64);
@@ -324,6 +336,9 @@ impl Driver {
         if self.wake.is_some_and(|at| at <= now) {
             self.input(Input::Timeout);
         }
+        if self.deaf_until.is_some_and(|at| at <= now) {
+            self.closing.get_or_insert(CloseReason::Internal.close());
+        }
         if self.timer.is_elapsed() {
             self.timer.as_mut().reset(Instant::now() + FAR);
         }
@@ -331,9 +346,12 @@ impl Driver {
 
     fn lost(&mut self, reason: CloseReason) {
         self.input(Input::Closed(reason));
-        // Nobody is left to hear anything.
         if reason == CloseReason::TransportLost {
+            // Nobody is left to hear anything.
             self.closing = Some(Close { code: NO_CODE, reason: "" });
+        } else {
+            // What is said last may have to be put on record first.
+            self.deaf_until = Some(self.clock.now().after(FAREWELL));
         }
     }
 
@@ -378,6 +396,13 @@ impl Driver {
                 Output::Hear(request, utterance) => {
                     self.outstanding += 1;
                     self.gateway.hear(&self.caller, request, utterance);
+                }
+                Output::Voice(op) => {
+                    self.voice.get_or_insert_with(|| self.gateway.voice(&self.caller)).ask(op);
+                }
+                Output::Errand(request, errand) => {
+                    self.outstanding += 1;
+                    self.gateway.errand(&self.caller, request, errand);
                 }
                 Output::Enrol(request, enrolment) => {
                     self.outstanding += 1;
@@ -434,6 +459,15 @@ impl Driver {
             Ok(_) | Err(_) => Err(Reject::Unauthenticated),
         };
         self.caller.port.answer(request, answer);
+    }
+
+    /// The connection speaks for somebody else from now on, unless that somebody may not be here.
+    fn adopt(&mut self, principal: Principal) -> Result<(), Reject> {
+        let identity = Identity { principal, credential: Credential::Token { jti: None } };
+        if self.authenticator.is_revoked(&identity) {
+            return Err(Reject::Unauthenticated);
+        }
+        self.gateway.adopt(&mut self.caller, identity)
     }
 
     /// Sends what is left, and says goodbye.

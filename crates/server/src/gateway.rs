@@ -1,22 +1,25 @@
 //! The way from a connection to the sessions: what its principal may ask is asked on its behalf.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Position, Principal, PrincipalId, Reject,
-    Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance, Within,
+    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Pii, Position, Principal, PrincipalId,
+    Rate, Reject, Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance, Within,
 };
 
 use crate::auth::Identity;
-use crate::limits::PrincipalBucket;
+use crate::errands::{ErrandCaller, ErrandDesk};
+use crate::limits::{ConnectionGuard, PrincipalBucket, PrincipalBuckets};
 use crate::port::{Delivery, Port};
 use crate::relay::{Here, Visits};
 use crate::routes::Whence;
 use crate::sessions::{Letter, Mail, ReplyTo, Sessions, own};
 use crate::speech::Ears;
+use crate::voices::{House, Speaker};
 
 /// Whoever asks through one connection.
 #[derive(Debug)]
@@ -26,9 +29,17 @@ pub(crate) struct Caller {
     pub(crate) identity: Arc<Mutex<Identity>>,
     /// What all connections of the principal may use together.
     pub(crate) bucket: Arc<PrincipalBucket>,
+    /// Counts the connection while it lives.
+    pub(crate) guard: ConnectionGuard,
     pub(crate) port: Arc<Port>,
     /// What the connection speaks.
     pub(crate) protocol: &'static str,
+    /// How fast it may be spoken, where that is the protocol's own.
+    pub(crate) frames: Option<Rate>,
+    /// Where it comes from.
+    pub(crate) address: IpAddr,
+    /// The scheme, host and port under which it reached the server.
+    pub(crate) origin: String,
     /// Where it came to.
     pub(crate) path: String,
     /// The agent that serves it where it names no other.
@@ -56,16 +67,27 @@ impl Caller {
 pub(crate) struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) visits: Visits,
+    pub(crate) buckets: PrincipalBuckets,
+    pub(crate) errands: ErrandDesk,
     ears: Arc<Ears>,
+    voices: Arc<dyn House>,
     draining: std::sync::atomic::AtomicBool,
     stopped: tokio::sync::Notify,
 }
 
 impl Gateway {
-    pub(crate) fn new(sessions: Arc<Sessions>, ears: Arc<Ears>) -> Self {
+    pub(crate) fn new(
+        sessions: Arc<Sessions>,
+        buckets: PrincipalBuckets,
+        ears: Arc<Ears>,
+        voices: Arc<dyn House>,
+    ) -> Self {
         Self {
             sessions,
+            buckets,
+            errands: ErrandDesk::default(),
             ears,
+            voices,
             visits: Visits::default(),
             draining: false.into(),
             stopped: tokio::sync::Notify::new(),
@@ -212,6 +234,39 @@ impl Gateway {
     /// Turns speech into words.
     pub(crate) fn hear(&self, caller: &Caller, request: RequestId, utterance: Box<Utterance>) {
         self.ears.hear(utterance, request, caller.port.clone());
+    }
+
+    /// A voice for a connection; what it has to say arrives at the connection's port.
+    pub(crate) fn voice(&self, caller: &Caller) -> Box<dyn Speaker> {
+        let port = caller.port.clone();
+        self.voices.clone().open(Box::new(move |event| port.deliver(Delivery::Voice(event))))
+    }
+
+    /// Has something done outside of every session.
+    pub(crate) fn errand(&self, caller: &Caller, request: RequestId, errand: Pii<serde_json::Value>) {
+        let on_behalf = ErrandCaller {
+            principal: caller.principal.clone(),
+            address: caller.address,
+            origin: caller.origin.clone(),
+        };
+        self.errands.run(caller.protocol, on_behalf, request, errand, caller.port.clone());
+    }
+
+    /// The connection speaks for somebody else from now on, as an errand has found out.
+    ///
+    /// # Errors
+    /// The principal has too many connections.
+    pub(crate) fn adopt(&self, caller: &mut Caller, identity: Identity) -> Result<(), Reject> {
+        let principal = identity.principal.clone();
+        if principal.id != caller.principal.id {
+            let too_many = |_| Reject::Limit { what: "connections_per_principal" };
+            caller.guard.transfer(&principal.id).map_err(too_many)?;
+            let own = caller.frames.map(|rate| (caller.protocol, rate));
+            caller.bucket = self.buckets.of(&principal.id, own, self.sessions.environment.clock.now());
+        }
+        *caller.identity.lock() = identity;
+        caller.principal = principal;
+        Ok(())
     }
 
     /// Makes a connection reachable under a name.

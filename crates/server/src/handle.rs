@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use switchboard_core::{Actor, Op, PrincipalId, Reject, Role, SessionId};
 
 use crate::agents::Workshop;
 use crate::auth::{Revocation, RevokeError};
@@ -52,5 +53,19 @@ impl Handle {
     /// It could not be written down.
     pub fn revoke(&self, revocation: Revocation) -> Result<(), RevokeError> {
         self.door.authenticator.revoke(revocation, self.door.gateway.sessions.environment.clock.now())
+    }
+
+    /// Lets a principal take part in a session in some role, or no longer.
+    ///
+    /// # Errors
+    /// There is no such session, its owner is not to be changed, or it has too many participants.
+    pub async fn admit(
+        &self,
+        session: &SessionId,
+        principal: PrincipalId,
+        role: Option<Role>,
+    ) -> Result<(), Reject> {
+        let admit = Op::Admit { principal, role };
+        self.door.gateway.sessions.ask(session, Actor::server(), admit).await.map(drop)
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use crate::config::LimitsConfig;
 use crate::meters::TurnMeter;
 use crate::routes::Routes;
+use crate::secrets::Secrets;
 use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo};
 use crate::workspace::Workspaces;
 
@@ -67,6 +68,8 @@ pub(crate) struct Host {
     /// For how long an executor may be silent.
     lease: Duration,
     workspaces: Workspaces,
+    /// What agents ask for and nobody may store.
+    pub(crate) secrets: Secrets,
 }
 
 impl Host {
@@ -85,6 +88,7 @@ impl Host {
             lanes: Lanes::new(limits.device_turns),
             lease: Duration::from_millis(limits.lease_ms),
             workspaces,
+            secrets: Secrets::default(),
         }
     }
 
@@ -132,11 +136,12 @@ impl Host {
 
     /// Room for a turn that can be claimed the moment it is accepted; none if it may have to wait.
     pub(crate) fn reserve(&self, turn: &TurnState) -> Option<Reserved> {
-        if turn.device.is_some() {
-            return None;
-        }
+        let lane = match &turn.device {
+            Some(device) => Some(self.lanes.of(device).try_acquire_owned().ok()?),
+            None => None,
+        };
         let place = self.room.clone().try_acquire_owned().ok()?;
-        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), place })
+        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), place, lane })
     }
 
     fn worker(&self) -> WorkerId {
@@ -153,8 +158,8 @@ impl Host {
         environment: &Environment,
         reserved: Option<Reserved>,
     ) -> Executing {
-        let (worker, place) = match reserved {
-            Some(reserved) => (reserved.worker, Some(reserved.place)),
+        let (worker, held) = match reserved {
+            Some(Reserved { worker, place, lane, .. }) => (worker, Some((place, lane))),
             None => (self.worker(), None),
         };
         let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker);
@@ -179,6 +184,7 @@ impl Host {
                 recall: turn.recall,
                 meta: turn.meta.clone(),
                 remembered: Vec::new(),
+                setting: turn.setting.clone(),
                 deadline: turn.deadline,
                 fence: claim.map_or(UNCLAIMED, |claim| claim.fence),
             },
@@ -187,17 +193,20 @@ impl Host {
         let agent = self.agent(&turn.agent);
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
         let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
-        let lane = turn.device.as_ref().map(|device| self.lanes.of(device));
-        let held = lease.clone();
+        let lane = turn.device.as_ref().filter(|_| held.is_none()).map(|device| self.lanes.of(device));
+        let sign = lease.clone();
+        let repeatable = agent.as_ref().is_some_and(|agent| agent.recovery() == Recovery::Replay);
         let work = async move {
-            let _lane = match lane {
-                Some(lane) => lane.acquire_owned().await.ok(),
-                None => None,
-            };
-            let _place = match place {
-                Some(place) => Some(place),
-                // Never closed, so there is always room in the end.
-                None => room.acquire_owned().await.ok(),
+            let _held = match held {
+                Some((place, lane)) => (Some(place), lane),
+                None => {
+                    let lane = match lane {
+                        Some(lane) => lane.acquire_owned().await.ok(),
+                        None => None,
+                    };
+                    // Never closed, so there is always room in the end.
+                    (room.acquire_owned().await.ok(), lane)
+                }
             };
             execute(port, agent, &workspaces, stopped, began).await;
         };
@@ -205,10 +214,10 @@ impl Host {
             tokio::select! {
                 () = work => {}
                 // In the same task, so that an agent that blocks it loses its lease.
-                () = renew(&held) => {}
+                () = renew(&sign) => {}
             }
         });
-        Executing { agent: turn.agent.clone(), worker, stop, board, lease }
+        Executing { agent: turn.agent.clone(), worker, repeatable, stop, board, lease }
     }
 }
 
@@ -217,6 +226,8 @@ pub(crate) struct Reserved {
     pub(crate) worker: WorkerId,
     pub(crate) relayed: bool,
     place: OwnedSemaphorePermit,
+    /// Its place among the turns of its device.
+    lane: Option<OwnedSemaphorePermit>,
 }
 
 /// Renews a lease for as long as it is polled.

@@ -3,19 +3,28 @@
 //!
 //! ```text
 //! socket ─▶ upgrade ─▶ driver ─▶ gateway ─▶ sessions ─▶ log
-//!              ▲          ▲                    │
-//!           protocol    feed ◀─────────────────┘ ─▶ host ─▶ agents
+//!              ▲         ▲ ▲  └─▶ voices, errands │
+//!           protocol     │ feed ◀─────────────────┘ ─▶ host ─▶ agents
+//!                       peer (WebRTC)
 //! ```
 
 pub mod admin;
 mod agents;
 pub mod auth;
+#[cfg(test)]
+mod captured;
 mod clock;
 pub mod config;
+mod courtesy;
+mod demo;
 mod driver;
 mod entropy;
+mod errands;
 mod feed;
 mod gateway;
+#[cfg(test)]
+mod guest_tests;
+mod guests;
 mod handle;
 mod host;
 pub mod limits;
@@ -30,6 +39,7 @@ mod registry;
 mod relay;
 mod routes;
 mod schema;
+mod secrets;
 mod serve;
 mod sessions;
 mod speech;
@@ -37,9 +47,15 @@ pub mod telemetry;
 pub mod tls;
 mod transport;
 mod upgrade;
+mod vip;
+mod visitor;
+mod voices;
+pub mod vouch;
 mod workspace;
 
 pub use config::Config;
+pub use guests::Guests;
 pub use handle::Handle;
 pub use listener::listen;
+pub use protocols::chroniclers;
 pub use serve::{ServeError, Server};

@@ -107,9 +107,22 @@ impl ConnectionGuard {
         self.principal = Some(principal.clone());
         Ok(())
     }
-}
 
-impl ConnectionGuard {
+    /// Counts the connection for another principal than before.
+    ///
+    /// # Errors
+    /// The principal has too many; the connection is still counted for the one before.
+    pub fn transfer(&mut self, principal: &PrincipalId) -> Result<(), TooMany> {
+        let before = self.principal.take();
+        let counted = self.identify(principal);
+        match (counted, before) {
+            (Ok(()), Some(before)) => self.shared.counts.lock().forget_one(&before),
+            (Ok(()), None) => {}
+            (Err(_), before) => self.principal = before,
+        }
+        counted
+    }
+
     /// Counts a credential that is not valid against the address. Too many, and nobody from there is
     /// heard for a while; on loopback whoever guesses has easier ways.
     pub fn count_bad_credential(&self, now: Timestamp) {
@@ -131,13 +144,8 @@ impl Drop for ConnectionGuard {
         if let Some(entry) = counts.addresses.entries.get_mut(&self.network) {
             entry.connections = entry.connections.saturating_sub(1);
         }
-        if let Some(principal) = &self.principal
-            && let Some(count) = counts.principals.get_mut(principal)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.principals.remove(principal);
-            }
+        if let Some(principal) = &self.principal {
+            counts.forget_one(principal);
         }
     }
 }
@@ -281,6 +289,18 @@ struct Counts {
     all: usize,
     addresses: Swept<IpAddr, AddressCount>,
     principals: HashMap<PrincipalId, usize>,
+}
+
+impl Counts {
+    /// One connection less of this principal.
+    fn forget_one(&mut self, principal: &PrincipalId) {
+        if let Some(count) = self.principals.get_mut(principal) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.principals.remove(principal);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -45,7 +45,7 @@ impl TransportMeters {
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let reason = match refusal {
             Refusal::UpgradeRequired => "upgrade_required",
-            Refusal::Malformed(_) => "malformed",
+            Refusal::Malformed(_) | Refusal::Named(_) => "malformed",
             Refusal::WrongMethod => "wrong_method",
             Refusal::Version(_) => "version",
             Refusal::TooBig => "too_big",

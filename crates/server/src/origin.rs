@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use axum::http::HeaderMap;
+
 use crate::config::Config;
 
 /// The rules, as they are configured.
@@ -18,6 +20,8 @@ pub struct OriginPolicy {
     loopback: bool,
     /// The server itself speaks TLS, so its own origin is never plain.
     tls: bool,
+    /// Clients speak TLS, be it with a proxy in front of the server.
+    secure: bool,
     trusted_proxies: Vec<IpAddr>,
 }
 
@@ -30,6 +34,7 @@ impl OriginPolicy {
             hosts: config.allowed_hosts.iter().filter_map(|host| host_name(host)).collect(),
             loopback: config.listen.ip().is_loopback(),
             tls: config.has_tls(),
+            secure: config.has_tls() || config.tls.terminated_elsewhere,
             trusted_proxies: config.trusted_proxies.clone(),
         }
     }
@@ -78,6 +83,26 @@ impl OriginPolicy {
             }
         }
         client
+    }
+
+    /// The scheme, host and port under which a client reached the server: those of its request, unless
+    /// the peer is a proxy that is trusted to tell how it was asked itself.
+    pub fn reached(&self, peer: IpAddr, headers: &HeaderMap) -> String {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+        let told = |name| text(name).filter(|_| self.trusted_proxies.contains(&peer.to_canonical()));
+        let scheme = match told("x-forwarded-proto") {
+            Some(scheme @ ("http" | "https")) => scheme,
+            Some(_) | None => {
+                if self.secure {
+                    "https"
+                } else {
+                    "http"
+                }
+            }
+        };
+        let known = |host: &&str| host_name(host).is_some_and(|name| self.allows_host(Some(&name)));
+        let host = told("x-forwarded-host").filter(known).or_else(|| text("host")).unwrap_or_default();
+        format!("{scheme}://{host}")
     }
 
     fn allows_host(&self, name: Option<&str>) -> bool {
@@ -172,6 +197,8 @@ const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
 
 #[cfg(test)]
 mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
     use super::*;
 
     fn policy(listen: &str, origins: &[&str], hosts: &[&str]) -> OriginPolicy {
@@ -273,6 +300,29 @@ mod tests {
         let policy = OriginPolicy::new(&config);
         assert_eq!(policy.check(Some("chat.test"), Some("https://chat.test")), Ok(()));
         assert_eq!(policy.check(Some("chat.test:80"), Some("http://chat.test")), Err(OriginError::Origin));
+    }
+
+    #[test]
+    fn only_trusted_proxies_tell_how_they_were_asked() {
+        let ask = |policy: &OriginPolicy, peer: &str, told: &[(&'static str, &str)]| {
+            let host = std::iter::once(&("host", "inner.test:4600"));
+            let pair = |(name, value): &(&'static str, &str)| {
+                (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+            };
+            policy.reached(peer.parse().unwrap(), &host.chain(told).map(pair).collect())
+        };
+        let told = [("x-forwarded-proto", "https"), ("x-forwarded-host", "chat.test")];
+        let open = policy("0.0.0.0:4600", &[], &[]);
+        assert_eq!(ask(&open, "10.0.0.1", &told), "https://chat.test");
+        assert_eq!(ask(&open, "9.9.9.9", &told), "http://inner.test:4600");
+        assert_eq!(ask(&open, "10.0.0.1", &[]), "http://inner.test:4600");
+        assert_eq!(ask(&open, "10.0.0.1", &[("x-forwarded-proto", "gopher")]), "http://inner.test:4600");
+        assert_eq!(ask(&open, "10.0.0.1", &[("x-forwarded-host", "a b")]), "http://inner.test:4600");
+        let named = policy("0.0.0.0:4600", &[], &["inner.test"]);
+        assert_eq!(ask(&named, "10.0.0.1", &told), "https://inner.test:4600", "a host that is not ours");
+        let mut config = Config { listen: "0.0.0.0:443".parse().unwrap(), ..Config::default() };
+        config.tls.terminated_elsewhere = true;
+        assert_eq!(ask(&OriginPolicy::new(&config), "9.9.9.9", &[]), "https://inner.test:4600");
     }
 
     #[test]

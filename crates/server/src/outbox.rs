@@ -86,13 +86,8 @@ impl Outbox {
 }
 
 /// What a frame weighs, its header included.
-fn size(frame: &Frame) -> usize {
-    HEADER
-        + match frame {
-            Frame::Text(text) => text.len(),
-            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
-            Frame::Head(_) => 0,
-        }
+const fn size(frame: &Frame) -> usize {
+    HEADER + frame.size()
 }
 
 const PIECE: usize = 64 << 10;

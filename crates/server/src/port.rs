@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_core::{CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView, Signal};
+use switchboard_core::{
+    CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView, Signal, VoiceEvent,
+};
 use tokio::sync::Notify;
 
 use crate::feed::Feed;
@@ -28,6 +30,8 @@ pub(crate) enum Delivery {
     Attached(RequestId, Box<Attached>),
     /// Something for an enrolled connection.
     Signal(Signal),
+    /// Something of its voice.
+    Voice(VoiceEvent),
     /// The server is leaving.
     Drain {
         /// When the peer should come back.

@@ -15,14 +15,24 @@ use switchboard_alicia::annals::Annalist;
 use switchboard_alicia::message::{McpServer, ModelInfo};
 use switchboard_alicia::{Alicia, Facts, message};
 use switchboard_asp::Asp;
-use switchboard_core::{AgentId, Chronicler, Method, Protocol, Refusal, Route, Transport};
+use switchboard_core::{AgentId, Chronicler, Method, Protocol, Route, Transport};
+use switchboard_vip::minutes::Secretary;
 
 use crate::config::{AgentConfig, Config, Questions};
 use crate::host::Host;
-use crate::upgrade::{Door, Place, Visitor};
+use crate::upgrade::Door;
+use crate::vip::VipHouse;
+use crate::visitor::{Place, Visitor};
 
-/// The protocols that are switched on: the registry of the server.
-pub(crate) fn protocols(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>) -> Vec<Arc<dyn Protocol>> {
+/// The protocols that are switched on: the registry of the server. `hears` says whether anybody here understands
+/// speech.
+pub(crate) fn protocols(
+    config: &Config,
+    host: &Arc<Host>,
+    mcp: &Arc<McpServers>,
+    hears: bool,
+    vip: Option<&VipHouse>,
+) -> Vec<Arc<dyn Protocol>> {
     let mut protocols: Vec<Arc<dyn Protocol>> = Vec::new();
     if config.asp.enabled {
         let asp = Asp::new(config.asp.limits.clone());
@@ -35,10 +45,46 @@ pub(crate) fn protocols(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>
         protocols.push(Arc::new(Aip::new(config.aip.limits.clone(), aip_service(config))));
     }
     if config.alicia.enabled {
-        let service = alicia_service(config, host, mcp);
+        let service = alicia_service(config, host, mcp, hears);
         protocols.push(Arc::new(Alicia::new(config.alicia.limits.clone(), service)));
     }
+    protocols.extend(vip.map(|vip| vip.protocol.clone()));
     protocols
+}
+
+/// Adds protocols of the embedding program.
+///
+/// # Errors
+/// One of them is in the way of another, which the router would not survive.
+pub(crate) fn take_in(
+    protocols: &mut Vec<Arc<dyn Protocol>>,
+    guests: Vec<Arc<dyn Protocol>>,
+) -> Result<(), String> {
+    for guest in guests {
+        let name = guest.name();
+        if protocols.iter().any(|known| known.name() == name) {
+            return Err(format!("there is a protocol {name} already"));
+        }
+        for Route { path, .. } in guest.routes() {
+            let path = shape(path);
+            let taken =
+                |known: &&Arc<dyn Protocol>| known.routes().iter().any(|route| shape(route.path) == path);
+            if let Some(known) = protocols.iter().find(taken) {
+                return Err(format!("{path} of {name} is a path of {}", known.name()));
+            }
+            if !path.starts_with('/') || OWN.iter().any(|own| path.starts_with(own)) {
+                return Err(format!("{path} of {name} is not a path for protocols"));
+            }
+        }
+        protocols.push(guest);
+    }
+    Ok(())
+}
+
+/// A path without the names of its parameters, which do not tell it from another.
+fn shape(path: &str) -> String {
+    let segment = |segment: &'_ str| if segment.starts_with('{') { "{}" } else { segment }.to_owned();
+    path.split('/').map(segment).collect::<Vec<String>>().join("/")
 }
 
 /// How AIP behaves where that is open.
@@ -57,6 +103,7 @@ fn acolyte_service(config: &Config) -> switchboard_acolyte::Service {
         AgentConfig::OpenAi(openai) => Some(openai.api_key_env.is_some()),
         AgentConfig::Echo(_)
         | AgentConfig::Script(_)
+        | AgentConfig::Butler(_)
         | AgentConfig::Function(_)
         | AgentConfig::Demo(_)
         | AgentConfig::Off(_) => None,
@@ -72,12 +119,17 @@ fn acolyte_service(config: &Config) -> switchboard_acolyte::Service {
 }
 
 /// What Alicia says of the server.
-fn alicia_service(config: &Config, host: &Arc<Host>, mcp: &Arc<McpServers>) -> switchboard_alicia::Service {
+fn alicia_service(
+    config: &Config,
+    host: &Arc<Host>,
+    mcp: &Arc<McpServers>,
+    hears: bool,
+) -> switchboard_alicia::Service {
     let (host, mcp) = (host.clone(), mcp.clone());
     switchboard_alicia::Service {
         elites: config.alicia.offers().into(),
         facts: Arc::new(move |agent| facts(agent, &host, &mcp)),
-        hears: config.speech.recognition.model.is_some(),
+        hears,
     }
 }
 
@@ -103,8 +155,8 @@ fn server(known: McpStatus) -> McpServer {
 
 /// Those who keep accounts of sessions, whether their protocol is switched on or not: what is kept of
 /// a session goes on with it.
-pub(crate) fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
-    vec![Arc::new(Annalist)]
+pub fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
+    vec![Arc::new(Annalist), Arc::new(Secretary)]
 }
 
 /// Serves a protocol where it wants to be served.
@@ -122,7 +174,7 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
                 any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
                     // An upgrade gives its place up by itself.
                     let visitor = Visitor { address, uri, headers, route, place: None };
-                    door.upgrade(&protocol, &visitor, websocket)
+                    door.upgrade(&protocol, &visitor, websocket).await
                 }),
             ),
             None => router.route(
@@ -131,7 +183,7 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
                     let (parts, body) = request.into_parts();
                     let fits = |route: &&Route| takes(route, &parts.method);
                     let Some(route) = routes.iter().find(fits).copied() else {
-                        return door.refuse(&protocol, &Refusal::WrongMethod);
+                        return door.turn_away(&protocol, &parts.method, &parts.headers, &routes);
                     };
                     let (uri, headers) = (parts.uri, parts.headers);
                     let place = parts.extensions.get::<Place>().cloned();
@@ -143,6 +195,10 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
     }
     router
 }
+
+/// What begins like this is the server's own.
+const OWN: &[&str] =
+    &["/healthz", "/readyz", "/metrics", "/admin", "/demo", "/v1/relay", "/.well-known/jwks"];
 
 /// Whether a route is for requests with this method.
 fn takes(route: &Route, method: &http::Method) -> bool {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use switchboard_core::{CloseReason, Timestamp};
@@ -19,6 +19,8 @@ use crate::port::{Delivery, Port};
 pub(crate) struct Registry {
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Entry>>,
+    /// Set once all have been told to leave, with the advice for whoever was still on the way in.
+    leaving: OnceLock<u64>,
     left: Notify,
 }
 
@@ -43,7 +45,12 @@ pub(crate) struct Listed {
 impl Registry {
     pub(crate) fn enter(self: &Arc<Self>, entry: Entry) -> Listed {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.lock().insert(number, entry);
+        let mut open = self.open.lock();
+        if let Some(&retry_ms) = self.leaving.get() {
+            entry.port.deliver(Delivery::Drain { retry_ms });
+        }
+        open.insert(number, entry);
+        drop(open);
         Listed { registry: self.clone(), number }
     }
 
@@ -55,6 +62,8 @@ impl Registry {
     /// do not all come back at once.
     pub(crate) fn drain(&self, first_ms: u64, spread_ms: u64) {
         let open = self.open.lock();
+        // Under the lock: whoever enters later finds it.
+        self.leaving.get_or_init(|| first_ms + spread_ms);
         let count = open.len().max(1) as u64;
         for (place, entry) in open.values().enumerate() {
             let retry_ms = first_ms + spread_ms * place as u64 / count;
@@ -91,14 +100,17 @@ impl Registry {
 impl Connections for Registry {
     fn list(&self) -> Vec<ConnectionInfo> {
         let entries = self.open.lock();
-        let info = |(number, entry): (&u64, &Entry)| ConnectionInfo {
-            connection: *number,
-            protocol: entry.protocol.to_owned(),
-            principal: entry.identity.lock().principal.id.clone(),
-            address: entry.address,
-            opened_at: entry.opened_at,
-            expires_at: entry.identity.lock().principal.expires_at,
-            sessions: entry.port.sessions(),
+        let info = |(number, entry): (&u64, &Entry)| {
+            let principal = entry.identity.lock().principal.clone();
+            ConnectionInfo {
+                connection: *number,
+                protocol: entry.protocol.to_owned(),
+                principal: principal.id,
+                address: entry.address,
+                opened_at: entry.opened_at,
+                expires_at: principal.expires_at,
+                sessions: entry.port.sessions(),
+            }
         };
         entries.iter().map(info).collect()
     }
@@ -108,5 +120,39 @@ impl Drop for Listed {
     fn drop(&mut self) {
         self.registry.open.lock().remove(&self.number);
         self.registry.left.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use switchboard_core::Principal;
+
+    use super::*;
+    use crate::auth::Credential;
+
+    fn enter(registry: &Arc<Registry>) -> (Arc<Port>, Listed) {
+        let port = Arc::new(Port::default());
+        let identity = Identity { principal: Principal::new("ann"), credential: Credential::Development };
+        let listed = registry.enter(Entry {
+            protocol: "asp",
+            identity: Arc::new(Mutex::new(identity)),
+            address: Ipv4Addr::LOCALHOST.into(),
+            opened_at: Timestamp::default(),
+            port: port.clone(),
+        });
+        (port, listed)
+    }
+
+    #[test]
+    fn whoever_was_on_the_way_in_is_told_to_leave_too() {
+        let registry = Arc::new(Registry::default());
+        let (early, _early) = enter(&registry);
+        assert!(early.take().is_empty());
+        registry.drain(100, 50);
+        assert!(matches!(early.take()[..], [Delivery::Drain { retry_ms: 100 }]));
+        let (late, _late) = enter(&registry);
+        assert!(matches!(late.take()[..], [Delivery::Drain { retry_ms: 150 }]));
     }
 }

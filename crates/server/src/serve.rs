@@ -25,22 +25,28 @@ use crate::agents::Workshop;
 use crate::auth::Authenticator;
 use crate::clock::Clock;
 use crate::config::{Config, StoreKind};
+use crate::demo;
+use crate::errands::Errands;
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
+use crate::guests::Guests;
 use crate::handle::Handle;
 use crate::host::{Directory, Host};
 use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::memory::Memory;
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
-use crate::protocols::{chroniclers, mount, protocols};
+use crate::protocols::{chroniclers, mount, protocols, take_in};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
 use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
 use crate::speech::Ears;
 use crate::tls::Tls;
 use crate::transport::Lingering;
-use crate::upgrade::{Door, Place};
+use crate::upgrade::Door;
+use crate::vip::VipHouse;
+use crate::visitor::Place;
+use crate::voices;
 use crate::workspace::Workspaces;
 
 /// A server that is ready to take connections.
@@ -50,6 +56,7 @@ pub struct Server {
     door: Arc<Door>,
     log: Arc<dyn Log>,
     workshop: Arc<Workshop>,
+    vip: Option<VipHouse>,
     tls: Option<Tls>,
     readiness: Readiness,
     /// Sockets that have not become a connection yet.
@@ -77,9 +84,7 @@ impl Server {
     /// # Errors
     /// The configuration or the log cannot be used.
     pub async fn start(config: Config) -> Result<Self, ServeError> {
-        let workshop = Workshop::new(&config, relay::open(&config).map_err(ServeError::Config)?);
-        let directory = workshop.directory(&config).map_err(ServeError::Config)?;
-        Self::start_as(config, directory, workshop).await
+        Self::start_hosting(config, Guests::default()).await
     }
 
     /// As [`Server::start`], with agents of the caller's own instead of the configured ones.
@@ -90,12 +95,28 @@ impl Server {
         config: Config,
         agents: BTreeMap<AgentId, Arc<dyn Agent>>,
     ) -> Result<Self, ServeError> {
-        let workshop = Workshop::new(&config, relay::open(&config).map_err(ServeError::Config)?);
-        let directory = Workshop::complete(&config, agents).map_err(ServeError::Config)?;
-        Self::start_as(config, directory, workshop).await
+        Self::start_hosting(config, Guests::default().with_agents(agents)).await
     }
 
-    async fn start_as(config: Config, directory: Directory, workshop: Workshop) -> Result<Self, ServeError> {
+    /// As [`Server::start`], with what the caller adds: agents and protocols of its own.
+    ///
+    /// # Errors
+    /// The configuration or the log cannot be used, or a protocol is in the way of another.
+    pub async fn start_hosting(config: Config, mut guests: Guests) -> Result<Self, ServeError> {
+        let workshop = Workshop::new(&config, relay::open(&config).map_err(ServeError::Config)?);
+        let directory = match guests.agents.take() {
+            Some(agents) => Workshop::complete(&config, agents),
+            None => workshop.directory(&config),
+        };
+        Self::start_as(config, directory.map_err(ServeError::Config)?, workshop, guests).await
+    }
+
+    async fn start_as(
+        config: Config,
+        directory: Directory,
+        workshop: Workshop,
+        guests: Guests,
+    ) -> Result<Self, ServeError> {
         let clock = Clock::start();
         // Handles that are taken before the recorder is there count nothing.
         if config.telemetry.metrics
@@ -107,7 +128,8 @@ impl Server {
         let log = open_log(&config, chroniclers.clone())?;
         let chroniclers = Chroniclers::new(chroniclers);
         let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
-        let ears = Arc::new(Ears::new(&config).map_err(ServeError::Config)?);
+        let voices = voices::open(&config).map_err(ServeError::Config)?;
+        let ears = Arc::new(Ears::new(&config, voices.clone()).map_err(ServeError::Config)?);
         let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any
@@ -134,7 +156,11 @@ impl Server {
             },
         }));
         memory.note_in(&sessions);
-        let gateway = Arc::new(Gateway::new(sessions.clone(), ears));
+        let buckets = PrincipalBuckets::new(&config.limits);
+        let speaks = voices.speaks() == switchboard_voice::Readiness::Ready;
+        let hears = ears.hears();
+        let voices = guests.voices.unwrap_or(voices);
+        let gateway = Arc::new(Gateway::new(sessions.clone(), buckets, ears, voices));
         let recent = clock
             .now()
             .since(switchboard_core::Timestamp::default())
@@ -153,7 +179,13 @@ impl Server {
         }
         let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         let registry = Arc::new(Registry::default());
-        let protocols = protocols(&config, &host, &workshop.mcp);
+        let vip = if config.vip.enabled {
+            Some(VipHouse::open(&config, &host, &workshop, clock, speaks).await.map_err(ServeError::Config)?)
+        } else {
+            None
+        };
+        let mut protocols = protocols(&config, &host, &workshop.mcp, hears, vip.as_ref());
+        take_in(&mut protocols, guests.protocols).map_err(ServeError::Config)?;
         watch_revocations(&authenticator, &registry);
         watch_tools(&workshop.mcp, &sessions);
         let door = Arc::new(Door {
@@ -161,7 +193,6 @@ impl Server {
             authenticator: authenticator.clone(),
             origins: OriginPolicy::new(&config),
             limits: ConnectionLimits::new(&config.limits),
-            buckets: PrincipalBuckets::new(&config.limits),
             max_backlog: config.limits.write_buffer_bytes,
             meters: protocols
                 .iter()
@@ -169,20 +200,25 @@ impl Server {
                 .collect(),
             registry: registry.clone(),
             draining: false.into(),
-            secure: config.has_tls(),
         });
+        if let Some(vip) = &vip {
+            vip.lead_to(&door);
+        }
+        let errands = vip.iter().map(|vip| (vip.protocol.name(), vip.errands.clone() as Arc<dyn Errands>));
+        door.gateway.errands.staff(errands.chain(guests.errands).collect());
         let workshop = Arc::new(workshop);
         let agents = Agents { host: sessions.environment.host.clone(), workshop: workshop.clone() };
         let admin = AdminState::new(&config, log.clone(), authenticator, registry, agents, clock);
         let readiness = admin.readiness();
         let state = RelayState { relay: workshop.relay.clone(), gateway: door.gateway.clone() };
-        let mut router = admin::router(admin).merge(relay::router(state));
+        let relay = relay::router(state, vip.is_none());
+        let mut router = admin::router(admin).merge(relay).merge(demo::router(&config));
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
         router = router.fallback(not_found);
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
-        Ok(Self { config, router, door, log, workshop, tls, readiness, handshakes })
+        Ok(Self { config, router, door, log, workshop, vip, tls, readiness, handshakes })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -266,6 +302,9 @@ impl Server {
         if let Some(Err(error)) = self.tls.as_ref().map(Tls::reload_if_changed) {
             tracing::error!(%error, "the renewed certificate cannot be used; going on with the old one");
         }
+        if let Some(vip) = &self.vip {
+            vip.keep_up();
+        }
         if self.config.telemetry.metrics
             && let Ok(handle) = crate::telemetry::metrics()
         {
@@ -313,6 +352,9 @@ impl Server {
         self.readiness.set(Phase::Draining);
         self.door.registry.close_all(CloseReason::Restart);
         let _ = tokio::time::timeout(patience, self.door.registry.emptied()).await;
+        if let Some(vip) = &self.vip {
+            vip.close().await;
+        }
         // What was said last is still on its way to the network.
         tokio::time::sleep(LAST_BYTES).await;
         self.workshop.mcp.stop().await;

@@ -132,6 +132,8 @@ metric_names! {
     histogram TURN_SECONDS = "switchboard_turn_seconds", "From acceptance to end of a turn, by `agent`.";
     histogram TURN_CPU_SECONDS = "switchboard_turn_cpu_seconds", "Processor time that the executor of a turn reports, by `agent`.";
     gauge READY = "switchboard_ready", "1 while the server takes connections, 0 while it starts or leaves.";
+    gauge DESCRIPTORS_OPEN = "switchboard_descriptors_open", "File descriptors that the process holds.";
+    gauge DESCRIPTORS_LIMIT = "switchboard_descriptors_limit", "File descriptors that the process may hold.";
     gauge BUILD_INFO = "switchboard_build_info", "Always 1; the label `version` says what runs.";
 }
 
@@ -144,40 +146,20 @@ const BUCKETS: &[f64] = &[
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::io::Write;
-    use std::sync::Arc;
 
-    use parking_lot::Mutex;
     use switchboard_core::Pii;
 
     use super::*;
-
-    #[derive(Clone, Debug, Default)]
-    struct Captured(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Captured {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::captured::Captured;
 
     fn logged(format: LogFormat, level: &str) -> String {
-        let captured = Captured::default();
-        let writer = captured.clone();
         let config =
             TelemetryConfig { log_format: format, log_level: level.into(), ..TelemetryConfig::default() };
-        tracing::subscriber::with_default(subscriber(&config, move || writer.clone()), || {
-            let _span = tracing::info_span!("connection", protocol = "asp").entered();
-            tracing::info!(secret = ?Pii("s3cr3t"), count = 3, "something happened");
-            tracing::debug!("more detail");
-        });
-        let bytes = captured.0.lock().clone();
-        String::from_utf8(bytes).unwrap()
+        let (captured, _guard) = Captured::start(&config);
+        let _span = tracing::info_span!("connection", protocol = "asp").entered();
+        tracing::info!(secret = ?Pii("s3cr3t"), count = 3, "something happened");
+        tracing::debug!("more detail");
+        captured.text()
     }
 
     #[test]

@@ -169,6 +169,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
                     origin: Box::new(origin),
                     serial,
                     once: false,
+                    setting: None,
                     deadline: Timestamp::from_micros(deadline),
                     parent: parent.map(MessageId::new),
                     names: None,

@@ -20,11 +20,12 @@ pub mod fuzzing;
 mod scenario;
 pub mod schema;
 pub mod script;
+mod seal;
 mod simulation;
 pub mod vectors;
 mod world;
 
 pub use scenario::Scenario;
 pub use script::{BatchCommand, Recovery, Script, Step, Story, ToolSpec};
-pub use simulation::{Failure, Invariant, Mutation, Report, SimulationOptions, simulate};
+pub use simulation::{Failure, Invariant, Mutation, Report, SimulationOptions, Tongue, simulate};
 pub use world::{CrashPoint, Order, PeerId, Received, Settings, World, opening};

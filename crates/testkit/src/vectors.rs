@@ -60,8 +60,12 @@ impl Vector {
 
 /// Every vector of a protocol, by name.
 pub fn load(protocol: &str) -> Vec<Vector> {
-    let folder = folder(&format!("{protocol}/frames"));
-    let Ok(entries) = std::fs::read_dir(&folder) else { panic!("{} cannot be read", folder.display()) };
+    load_from(&folder(&format!("{protocol}/frames")))
+}
+
+/// Every vector of a folder, by name.
+pub fn load_from(folder: &Path) -> Vec<Vector> {
+    let Ok(entries) = std::fs::read_dir(folder) else { panic!("{} cannot be read", folder.display()) };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
     paths.sort();

@@ -71,6 +71,7 @@ fn start(turn: &str, input: &str, device: &str) -> Output {
         workspace: None,
         serial: false,
         once: false,
+        setting: None,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,

@@ -1,4 +1,5 @@
-//! What the fuzz targets do, on their corpus and on random input, in an ordinary test.
+//! What the fuzz targets do, on their corpus and on random input, in an ordinary test. `SWITCHBOARD_ROUNDS=N` does
+//! more of it than the usual 1000 rounds.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +28,8 @@ fn run_on(corpus: &[Vec<u8>], target: fn(&[u8])) {
     for input in corpus {
         target(input);
     }
-    for _ in 0..2000 {
+    let rounds = rounds();
+    for _ in 0..2 * rounds {
         let mut input = corpus[random(corpus.len())].clone();
         for _ in 0..=random(4) {
             match (random(4), input.len()) {
@@ -39,10 +41,15 @@ fn run_on(corpus: &[Vec<u8>], target: fn(&[u8])) {
         }
         target(&input);
     }
-    for _ in 0..1000 {
+    for _ in 0..rounds {
         let noise: Vec<u8> = (0..random(400)).map(|_| u8::try_from(random(256)).unwrap()).collect();
         target(&noise);
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is told by whoever runs it how long it may take")]
+fn rounds() -> usize {
+    std::env::var("SWITCHBOARD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1000)
 }
 
 #[test]
@@ -119,4 +126,44 @@ fn alicia_connection() {
 #[test]
 fn alicia_annals() {
     run("alicia_annals", fuzzing::alicia_annals);
+}
+
+#[test]
+fn vip_decode() {
+    run("vip_decode", fuzzing::vip_decode);
+}
+
+#[test]
+fn vip_context() {
+    run("vip_context", fuzzing::vip_context);
+}
+
+#[test]
+fn vip_connection() {
+    run("vip_connection", fuzzing::vip_connection);
+}
+
+#[test]
+fn vip_client() {
+    run("vip_client", fuzzing::vip_client);
+}
+
+#[test]
+fn asp_client() {
+    run("asp_client", fuzzing::asp_client);
+}
+
+#[test]
+fn acolyte_client() {
+    run("acolyte_client", fuzzing::acolyte_client);
+}
+
+#[test]
+fn aip_client() {
+    run("aip_client", fuzzing::aip_client);
+}
+
+#[test]
+fn alicia_client() {
+    run("alicia_client", fuzzing::alicia_client);
 }

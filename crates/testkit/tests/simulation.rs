@@ -1,4 +1,4 @@
-//! Seeded simulations: 200 by default, `SWITCHBOARD_SEEDS=N` for another number, `SWITCHBOARD_SEED=N`
+//! Seeded simulations: 500 by default, `SWITCHBOARD_SEEDS=N` for another number, `SWITCHBOARD_SEED=N`
 //! for a single one; and proof that whatever they watch for would be noticed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use switchboard_testkit::{Failure, Invariant, Mutation, Report, SimulationOptions, simulate};
+use switchboard_testkit::{Failure, Invariant, Mutation, Report, SimulationOptions, Tongue, simulate};
 
 #[expect(clippy::disallowed_methods, reason = "how many seeds to run is up to whoever runs the tests")]
 fn number(name: &str) -> Option<u64> {
@@ -43,7 +43,7 @@ fn run(seeds: u64) -> Option<Box<Failure>> {
 
 #[test]
 fn whatever_happens_every_invariant_holds() {
-    if let Some(failure) = run(number("SWITCHBOARD_SEEDS").unwrap_or(200)) {
+    if let Some(failure) = run(number("SWITCHBOARD_SEEDS").unwrap_or(500)) {
         panic!("\n{failure}");
     }
 }
@@ -52,7 +52,10 @@ fn whatever_happens_every_invariant_holds() {
 #[test]
 fn one_seed() {
     match simulate(number("SWITCHBOARD_SEED").unwrap_or(0), &options()) {
-        Ok(report) => println!("{report:?}"),
+        Ok(report) => {
+            report.trace.iter().for_each(|line| println!("{line}"));
+            println!("{:?}", Report { trace: Vec::new(), ..report });
+        }
         Err(failure) => panic!("\n{failure}"),
     }
 }
@@ -71,17 +74,29 @@ fn the_same_seed_does_the_same() {
 fn a_simulation_does_a_lot() {
     let reports: Vec<_> = (0..20).map(|seed| simulate(seed, &options()).unwrap()).collect();
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
-    assert!(sum(|report| report.events) > 20 * 400, "events");
+    assert!(sum(|report| report.events) > 20 * 300, "events");
     assert!(sum(|report| report.frames) > 20 * 200, "frames");
     assert!(sum(|report| report.cuts) > 20 * 2, "cuts");
     assert!(sum(|report| report.crashes) > 20, "crashes");
     assert!(sum(|report| report.resumed) > 20 * 2, "resumes");
+    for tongue in ["asp", "acolyte", "aip", "alicia", "vip"] {
+        let turns: u64 = reports.iter().filter_map(|report| report.spoken.get(tongue)).sum();
+        assert!(turns > 20 * 2, "{turns} turns in {tongue}");
+    }
 }
+
+/// All but ASP, which is spoken by more clients than any of them.
+const OTHERS: [Tongue; 4] = [Tongue::Acolyte, Tongue::Aip, Tongue::Alicia, Tongue::Vip];
 
 /// Breaks the environment: somebody has to notice, again and again, and mostly the right thing. What is
 /// broken may show first as something else, and now and then it does not matter.
 fn notices(mutation: Mutation, invariant: Invariant) {
-    let broken = SimulationOptions { mutation: Some(mutation), ..options() };
+    notices_in(None, mutation, invariant);
+}
+
+/// The same where only one protocol is spoken.
+fn notices_in(tongue: impl Into<Option<Tongue>>, mutation: Mutation, invariant: Invariant) {
+    let broken = SimulationOptions { mutation: Some(mutation), tongue: tongue.into(), ..options() };
     let found: Vec<_> = (0..12).filter_map(|seed| simulate(seed, &broken).err()).collect();
     let (right, wrong): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|failure| failure.invariant == invariant);
@@ -93,11 +108,17 @@ fn notices(mutation: Mutation, invariant: Invariant) {
 #[test]
 fn a_connection_that_misses_an_event_is_noticed() {
     notices(Mutation::SkipDelivery, Invariant::Positions);
+    for tongue in OTHERS {
+        notices_in(tongue, Mutation::SkipDelivery, Invariant::Positions);
+    }
 }
 
 #[test]
 fn a_connection_that_is_fed_an_event_twice_is_noticed() {
     notices(Mutation::RepeatDelivery, Invariant::Positions);
+    for tongue in OTHERS {
+        notices_in(tongue, Mutation::RepeatDelivery, Invariant::Positions);
+    }
 }
 
 #[test]
@@ -132,22 +153,39 @@ fn a_call_without_an_end_is_noticed() {
 
 #[test]
 fn a_frame_that_is_lost_is_noticed() {
-    notices(Mutation::LoseFrame, Invariant::SameView);
+    for tongue in [Tongue::Asp, Tongue::Acolyte, Tongue::Alicia, Tongue::Vip] {
+        notices_in(tongue, Mutation::LoseFrame, Invariant::SameView);
+    }
 }
 
 #[test]
 fn a_frame_that_comes_twice_is_noticed() {
-    notices(Mutation::RepeatFrame, Invariant::SameView);
+    for tongue in [Tongue::Asp, Tongue::Acolyte, Tongue::Alicia, Tongue::Vip] {
+        notices_in(tongue, Mutation::RepeatFrame, Invariant::SameView);
+    }
+    // There the frame is a command, which is not to be run twice.
+    notices_in(Tongue::Aip, Mutation::RepeatFrame, Invariant::OneExecution);
 }
 
 #[test]
 fn a_second_terminal_frame_is_noticed() {
-    notices(Mutation::RepeatTerminal, Invariant::OneTerminal);
+    for tongue in [Tongue::Asp, Tongue::Acolyte, Tongue::Aip] {
+        notices_in(tongue, Mutation::RepeatTerminal, Invariant::OneTerminal);
+    }
+    // There every frame has a number, and that is noticed first.
+    for tongue in [Tongue::Alicia, Tongue::Vip] {
+        notices_in(tongue, Mutation::RepeatTerminal, Invariant::SameView);
+    }
 }
 
 #[test]
 fn a_request_that_is_never_answered_is_noticed() {
-    notices(Mutation::LoseTerminal, Invariant::OneTerminal);
+    for tongue in [Tongue::Asp, Tongue::Acolyte] {
+        notices_in(tongue, Mutation::LoseTerminal, Invariant::OneTerminal);
+    }
+    for tongue in [Tongue::Alicia, Tongue::Vip] {
+        notices_in(tongue, Mutation::LoseTerminal, Invariant::SameView);
+    }
 }
 
 #[test]
@@ -158,6 +196,9 @@ fn an_event_that_is_not_applied_is_noticed() {
 #[test]
 fn a_connection_that_never_forgets_is_noticed() {
     notices(Mutation::Hoard, Invariant::Bounds);
+    for tongue in OTHERS {
+        notices_in(tongue, Mutation::Hoard, Invariant::Bounds);
+    }
 }
 
 #[test]
@@ -172,10 +213,17 @@ fn a_request_that_is_executed_twice_is_noticed() {
 
 #[test]
 fn a_frame_at_the_wrong_principal_is_noticed() {
-    notices(Mutation::Leak, Invariant::Privacy);
+    for tongue in [Tongue::Asp, Tongue::Acolyte, Tongue::Alicia, Tongue::Vip] {
+        notices_in(tongue, Mutation::Leak, Invariant::Privacy);
+    }
 }
 
 #[test]
 fn a_panic_is_noticed() {
     notices(Mutation::Panic, Invariant::NoPanic);
+}
+
+#[test]
+fn a_turn_that_is_named_after_what_was_said_is_noticed() {
+    notices(Mutation::Gossip, Invariant::Quiet);
 }

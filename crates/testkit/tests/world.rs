@@ -121,6 +121,7 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
         workspace: None,
         serial: true,
         once: false,
+        setting: None,
         deadline: Timestamp::NEVER,
         key: None,
         meta: serde_json::Value::Null,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_core::model::{NewTurn, Origin, Place};
+use switchboard_core::model::{NewTurn, Origin};
 use switchboard_core::{
     AgentId, AttachmentId, Frame, Head, Op, Output, Reject, SessionId, Timestamp, TurnId,
 };
@@ -146,28 +146,22 @@ impl AcolyteConnection {
         if request.message.is_empty() && history.is_empty() {
             return Err("There is nothing to ask");
         }
+        let origin = Origin {
+            attachment: chat.link.as_ref().map(|link| link.attachment.clone()),
+            handle: Some(id.to_string()),
+            bound: true,
+            options: Rendering::options(request),
+            ..Origin::new(self.principal.id.clone(), map::PROTOCOL)
+        };
+        let deadline = self.now.after(Duration::from_secs(self.limits.chat_s.into()));
         Ok(NewTurn {
-            turn: chat.turn.clone(),
-            request: map::turn_request(request),
             agent: Some(self.agent_for(&request.model)),
-            device: None,
-            origin: Origin {
-                principal: self.principal.id.clone(),
-                protocol: map::PROTOCOL.into(),
-                attachment: chat.link.as_ref().map(|link| link.attachment.clone()),
-                handle: Some(id.to_string()),
-                bound: true,
-                options: Rendering::options(request),
-            },
-            place: Place::default(),
             history: Some(history),
             workspace: request.workspace.clone(),
             // The client tells the history, so nothing has to wait for it (R7).
             serial: false,
-            once: false,
-            deadline: self.now.after(Duration::from_secs(self.limits.chat_s.into())),
-            key: None,
             meta: map::meta(request),
+            ..NewTurn::new(chat.turn.clone(), map::turn_request(request), origin, deadline)
         })
     }
 

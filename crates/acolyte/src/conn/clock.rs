@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_core::{Close, CloseReason, Frame, Output, Timestamp};
+use switchboard_core::{Backlog, Close, CloseReason, Frame, Output, Timestamp};
 
 use super::{AcolyteConnection, Wire};
 use crate::codec;
@@ -19,24 +19,14 @@ pub(super) struct Clock {
     /// Something was sent.
     pub(super) sent_at: Timestamp,
     pinged_at: Timestamp,
-    /// Bytes that the transport has not taken.
-    pub(super) backlog: usize,
-    /// It took some.
-    progress_at: Timestamp,
+    pub(super) backlog: Backlog,
 }
 
 impl Clock {
     pub(super) fn begin(&mut self, now: Timestamp) {
         if !self.begun {
-            *self = Self { begun: true, heard_at: now, sent_at: now, progress_at: now, ..Self::default() };
+            *self = Self { begun: true, heard_at: now, sent_at: now, ..Self::default() };
         }
-    }
-
-    pub(super) fn backlog(&mut self, bytes: usize, now: Timestamp) {
-        if bytes < self.backlog || self.backlog == 0 {
-            self.progress_at = now;
-        }
-        self.backlog = bytes;
     }
 }
 
@@ -47,11 +37,8 @@ impl AcolyteConnection {
             return None;
         }
         let clock = &self.clock;
-        let mut times: Vec<Option<Timestamp>> = vec![self.next_retry(), self.principal.expires_at];
-        if clock.backlog > 0 {
-            // Progress that nobody reports is seen by looking.
-            times.push(Some(self.now.after(LOOK_EVERY).min(self.stalled_at())));
-        }
+        let slow = clock.backlog.wake(self.now, secs(self.limits.stall_s));
+        let mut times = vec![self.next_retry(), self.principal.expires_at, slow];
         match self.wire {
             Wire::Rpc => {
                 times.push(Some(clock.heard_at.after(secs(self.limits.dead_s))));
@@ -64,16 +51,12 @@ impl AcolyteConnection {
         times.into_iter().flatten().min()
     }
 
-    fn stalled_at(&self) -> Timestamp {
-        self.clock.progress_at.after(secs(self.limits.stall_s))
-    }
-
     pub(super) fn timeout(&mut self) {
         let now = self.now;
         if self.principal.expires_at.is_some_and(|at| at <= now) {
             return self.close(CloseReason::Unauthorized);
         }
-        if self.clock.backlog > 0 && self.stalled_at() <= now {
+        if self.clock.backlog.is_stalled(now, secs(self.limits.stall_s)) {
             return self.close(CloseReason::TooSlow);
         }
         self.retry();
@@ -161,5 +144,3 @@ impl AcolyteConnection {
 fn secs(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into())
 }
-
-const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -72,6 +72,7 @@ impl Connection for Exchange {
             | Input::Done(..)
             | Input::Rejected(..)
             | Input::Signal(_)
+            | Input::Voice(_)
             | Input::Timeout
             | Input::Backlog(_)
             | Input::Drain { .. } => {}

@@ -291,16 +291,16 @@ impl Connection for AcolyteConnection {
                 match frame {
                     Frame::Text(text) => self.receive(text.as_bytes()),
                     Frame::Binary(bytes) => self.receive(&bytes),
-                    Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) => {}
+                    Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_) => {}
                 }
             }
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, answer) => self.done(request, answer),
             Input::Rejected(request, reject) => self.rejected(request, &reject),
-            // Not enrolled, so nobody has anything to say to it.
-            Input::Signal(_) => {}
+            // Neither enrolled nor with a voice: nobody has anything to say to it.
+            Input::Signal(_) | Input::Voice(_) => {}
             Input::Timeout => self.timeout(),
-            Input::Backlog(bytes) => self.clock.backlog(bytes, now),
+            Input::Backlog(bytes) => self.clock.backlog.report(bytes, now),
             Input::Drain { .. } => self.leaving = true,
             Input::Closed(reason) => self.close(reason),
         }
@@ -309,7 +309,7 @@ impl Connection for AcolyteConnection {
     }
 
     fn wants_events(&self) -> bool {
-        self.clock.backlog < MAX_BACKLOG
+        self.clock.backlog.is_below(MAX_BACKLOG)
     }
 
     fn poll_output(&mut self) -> Output {

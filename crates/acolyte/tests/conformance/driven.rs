@@ -37,6 +37,7 @@ impl Driven {
     fn new() -> Self {
         let acolyte = Acolyte::new(AcolyteLimits::default(), Service::default());
         let upgrade = Upgrade {
+            known: Vec::new(),
             remote: false,
             principal: Principal::new("ann"),
             now: Timestamp::default(),
@@ -200,6 +201,7 @@ fn accepted(turn: &TurnId) -> Event {
         origin: Box::new(origin()),
         serial: false,
         once: false,
+        setting: None,
         deadline: Timestamp::from_secs(9000),
         parent: None,
         names: None,

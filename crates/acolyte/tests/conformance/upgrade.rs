@@ -33,7 +33,7 @@ fn offering(subprotocols: &[&str]) -> OpeningRequest {
 fn status(request: &OpeningRequest) -> u16 {
     match world().knock(&acolyte(), request) {
         Ok(_) => 101,
-        Err(refusal) => acolyte().refuse(&refusal).status,
+        Err(refusal) => acolyte().refuse(&refusal, "req-1").status,
     }
 }
 
@@ -42,7 +42,7 @@ fn ac_004_a_wrong_key_and_another_spelling_of_the_scheme_are_401() {
     for header in ["Bearer wrong", "bearer k3y", "BEARER k3y", "Basic k3y", "Bearer", "Bearer  k3y", "k3y"] {
         let request = OpeningRequest { authorization: Some(Pii(header.to_owned())), ..rpc("") };
         let refusal = world().knock(&acolyte(), &request).unwrap_err();
-        let reply = acolyte().refuse(&refusal);
+        let reply = acolyte().refuse(&refusal, "req-1");
         assert_eq!((reply.status, reply.body.as_str()), (401, "Unauthorized"), "{header}");
         assert_eq!(reply.content_type, "text/plain");
     }
@@ -88,7 +88,7 @@ fn ac_008_a_key_in_the_query_counts_for_nothing() {
 fn ac_009_what_is_not_an_upgrade_is_400_when_authorised_and_401_otherwise() {
     let plain = |token| OpeningRequest { websocket: false, ..rpc(token) };
     let refusal = world().knock(&acolyte(), &plain("k3y")).unwrap_err();
-    let reply = acolyte().refuse(&refusal);
+    let reply = acolyte().refuse(&refusal, "req-1");
     assert_eq!((reply.status, reply.body.as_str()), (400, "WebSocket upgrade failed"));
     assert_eq!(status(&plain("wrong")), 401);
 }
@@ -106,7 +106,7 @@ fn ac_010_the_routes_are_those_of_the_table() {
             ("/v1/admin/shutdown", Transport::Http(Method::Post)),
         ]
     );
-    let reply = acolyte.refuse(&Refusal::WrongMethod);
+    let reply = acolyte.refuse(&Refusal::WrongMethod, "req-1");
     assert_eq!((reply.status, reply.body.as_str()), (404, "Not Found"));
 }
 
@@ -123,6 +123,7 @@ fn ac_011_no_credential_is_asked_for_by_the_protocol_itself() {
 
 fn accept(request: OpeningRequest, opening: Opening) -> Result<Box<dyn Connection>, Refusal> {
     let upgrade = Upgrade {
+        known: Vec::new(),
         remote: false,
         principal: Principal::new("local"),
         now: Timestamp::default(),
@@ -150,7 +151,7 @@ fn ac_079_an_unsupported_version_in_the_opening_is_400_with_its_code() {
     }
     for bad in [header("9"), header(""), query("protocol=9"), query("a=b&protocol=9")] {
         let refusal = world().knock(&acolyte, &bad).unwrap_err();
-        let reply = acolyte.refuse(&refusal);
+        let reply = acolyte.refuse(&refusal, "req-1");
         assert_eq!((reply.status, reply.content_type), (400, "application/json"), "{bad:?}");
         let body: Value = serde_json::from_str(&reply.body).unwrap();
         assert_eq!(body["errorCode"], "E_PROTOCOL_VERSION");
@@ -170,7 +171,7 @@ fn ac_079_an_unsupported_version_in_the_opening_is_400_with_its_code() {
 #[test]
 fn a_version_of_any_length_is_shown_in_part() {
     let long = "9".repeat(10_000);
-    let reply = acolyte().refuse(&Refusal::Version(long));
+    let reply = acolyte().refuse(&Refusal::Version(Pii(long)), "req-1");
     assert!(reply.body.len() < 500, "{}", reply.body.len());
 }
 
@@ -210,6 +211,7 @@ fn ac_078_shutdown_is_answered_and_asked_for_only_by_an_administrator() {
         };
         let opening = acolyte.inspect(&request).unwrap();
         let upgrade = Upgrade {
+            known: Vec::new(),
             remote: false,
             principal,
             now: Timestamp::default(),
@@ -249,7 +251,7 @@ fn the_table_of_refusals_is_as_written() {
         (Refusal::TooMany { retry_ms: 1500 }, 429, "Too Many Requests", Some("2")),
         (Refusal::Draining { retry_ms: 10 }, 503, "Service Unavailable", Some("1")),
     ] {
-        let reply = acolyte().refuse(&refusal);
+        let reply = acolyte().refuse(&refusal, "req-1");
         assert_eq!((reply.status, reply.body.as_str()), (status, words), "{refusal:?}");
         let header = reply.headers.iter().find(|(name, _)| *name == "retry-after");
         assert_eq!(header.map(|(_, value)| value.as_str()), retry, "{refusal:?}");

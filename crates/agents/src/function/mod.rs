@@ -32,7 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::agent::{Agent, AgentError, Condition, Visit};
 use crate::turn::Turn;
 use breaker::Breaker;
-use request::Endpoint;
+use request::{Beside, Endpoint};
 use work::Work;
 
 pub use config::{FunctionConfig, FunctionError};
@@ -79,7 +79,7 @@ impl Function {
         // Whoever is dropped outside of a runtime has nobody left to tell.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            let request = function.endpoint.request(&invocation, &[], &function.relay, now);
+            let request = function.endpoint.request(&invocation, &Beside::default(), &function.relay, now);
             if let Err(error) = request.timeout(TELL_TIME).send().await {
                 tracing::debug!(
                     event = invocation.event.name(),

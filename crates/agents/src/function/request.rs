@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use reqwest::{Client, Url};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use switchboard_asp::message::Secret;
 use switchboard_asp::relay::sign::{WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
@@ -14,12 +14,14 @@ use switchboard_asp::relay::{
     self, CancelGrant, Event, Invocation, Payload, Principal, PushGrant, SigningKey, body_hash, map, sign,
     webhook_id,
 };
+use switchboard_core::model::Setting;
 use switchboard_core::{Pii, PrincipalId, Timestamp};
 
 use super::config::{FunctionConfig, FunctionError};
 use super::guard::PublicOnly;
 use super::relay::{GRANT_TIME, Grant, Relay, seconds};
 use crate::http;
+use crate::memory::shown;
 use crate::turn::Brief;
 
 /// Where a function is, and how requests to it are signed.
@@ -48,15 +50,15 @@ impl Endpoint {
         Ok(Self { client, url, single_url: config.single_url, keys: config.keys()?, jwt: config.jwt })
     }
 
-    /// The request that carries an invocation, and what its function is told is remembered of whoever asks.
+    /// The request that carries an invocation, and what its function is told beside it.
     pub(super) fn request(
         &self,
         invocation: &Invocation,
-        remembered: &[String],
+        beside: &Beside<'_>,
         relay: &Relay,
         now: Timestamp,
     ) -> reqwest::RequestBuilder {
-        let body = body(invocation, remembered);
+        let body = body(invocation, beside);
         let url = self.url_for(invocation.event);
         let mut headers = self.signature(invocation, relay, &url, &body, now);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -134,12 +136,35 @@ impl Endpoint {
     }
 }
 
-/// The body of a request. What is remembered is none of the protocol's business, and so it is added to what the
-/// protocol writes, as one more member at the end.
-fn body(invocation: &Invocation, remembered: &[String]) -> Bytes {
+/// What a function is told beside what it is asked.
+#[derive(Debug, Default)]
+pub(super) struct Beside<'a> {
+    /// What is remembered of whoever asks.
+    pub(super) remembered: Vec<String>,
+    /// What the application wants, and what whoever asks has before their eyes.
+    pub(super) setting: Option<&'a Setting>,
+}
+
+impl<'a> Beside<'a> {
+    pub(super) fn of(brief: &'a Brief) -> Self {
+        Self { remembered: shown(&brief.remembered), setting: brief.setting.as_deref() }
+    }
+}
+
+/// The body of a request. What is told beside it is none of the protocol's business, and so it is added to what
+/// the protocol writes, as further members at the end.
+fn body(invocation: &Invocation, beside: &Beside<'_>) -> Bytes {
     let plain = invocation.to_json();
-    let Some(open) = plain.strip_suffix(b"}").filter(|_| !remembered.is_empty()) else { return plain };
-    [open, b",\"remembered\":", json!(remembered).to_string().as_bytes(), b"}"].concat().into()
+    let remembered = (!beside.remembered.is_empty()).then(|| ("remembered", json!(beside.remembered)));
+    let setting = beside.setting.map(|setting| ("setting", json!(setting)));
+    let members: Vec<(&str, Value)> = remembered.into_iter().chain(setting).collect();
+    let Some(open) = plain.strip_suffix(b"}").filter(|_| !members.is_empty()) else { return plain };
+    let mut whole = open.to_vec();
+    for (name, value) in members {
+        whole.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+    }
+    whole.push(b'}');
+    whole.into()
 }
 
 #[derive(Serialize)]
@@ -232,24 +257,41 @@ const POOL_IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]
-    fn what_is_remembered_is_one_more_member_of_the_body() {
+    fn what_is_told_beside_are_further_members_of_the_body() {
         let mut invocation = Invocation::new(Event::Continue, "cid_1", 7, "inv_1");
         invocation.session = Some("ses_1".into());
-        let read = |remembered: &[String]| -> Value {
-            serde_json::from_slice(&body(&invocation, remembered)).unwrap()
-        };
-        assert_eq!(body(&invocation, &[]), invocation.to_json());
-        let remembered = ["likes \"tea\"}".to_owned(), "has a dog".to_owned()];
-        let mut told = read(&remembered);
-        let list = told.as_object_mut().unwrap().remove("remembered");
-        assert_eq!(list, Some(json!(["likes \"tea\"}", "has a dog"])));
-        assert_eq!(told, read(&[]));
-        let known = Invocation::from_json(&body(&invocation, &remembered)).unwrap();
-        assert!(known == invocation, "who does not know it is not disturbed");
+        let read =
+            |beside: &Beside<'_>| -> Value { serde_json::from_slice(&body(&invocation, beside)).unwrap() };
+        assert_eq!(body(&invocation, &Beside::default()), invocation.to_json());
+        let remembered = vec!["likes \"tea\"}".to_owned(), "has a dog".to_owned()];
+        let setting =
+            Setting { instructions: Some("Be brief.\"}".into()), scene: Some("Cart:\nempty".into()) };
+        let only_scene = Setting { instructions: None, ..setting.clone() };
+        for (beside, wanted) in [
+            (Beside { remembered: remembered.clone(), setting: None }, json!({ "remembered": remembered })),
+            (
+                Beside { remembered: Vec::new(), setting: Some(&only_scene) },
+                json!({ "setting": { "scene": "Cart:\nempty" } }),
+            ),
+            (
+                Beside { remembered: remembered.clone(), setting: Some(&setting) },
+                json!({
+                    "remembered": remembered,
+                    "setting": { "instructions": "Be brief.\"}", "scene": "Cart:\nempty" },
+                }),
+            ),
+        ] {
+            let mut told = read(&beside);
+            let members = told.as_object_mut().unwrap();
+            for (name, value) in wanted.as_object().unwrap() {
+                assert_eq!(members.remove(name).as_ref(), Some(value));
+            }
+            assert_eq!(told, read(&Beside::default()));
+            let known = Invocation::from_json(&body(&invocation, &beside)).unwrap();
+            assert!(known == invocation, "who does not know it is not disturbed");
+        }
     }
 }

@@ -29,7 +29,6 @@ use super::relay::{Delivery, Opened};
 use super::request;
 use crate::agent::AgentError;
 use crate::chunk;
-use crate::memory::shown;
 use crate::turn::{Resumption, Turn};
 
 /// A turn that a function works on.
@@ -202,8 +201,8 @@ impl<'a> Work<'a> {
         if self.function.config.history > 0 {
             invocation.history = map::history(&self.turn.history(self.function.config.history).await);
         }
-        let remembered = shown(&self.turn.brief().remembered);
-        let request = self.function.endpoint.request(&invocation, &remembered, &self.function.relay, now);
+        let beside = request::Beside::of(self.turn.brief());
+        let request = self.function.endpoint.request(&invocation, &beside, &self.function.relay, now);
         match self.dispatch(request).await? {
             Ok(response) => self.receive(response, invocation.rid).await,
             Err(attempt) => Ok(attempt),

@@ -14,6 +14,7 @@ pub use config::EmbedderConfig;
 pub use embedder::{Embedder, EmbedderError, MAX_BATCH};
 pub(crate) use shown::shown;
 pub use words::overlap;
+pub(crate) use words::stem;
 
 /// How close two embeddings are, from 0 (nothing in common, or not comparable) to 1 (the same direction).
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {

@@ -56,7 +56,7 @@ fn pairs(word: &str) -> Vec<String> {
 
 /// What is left of an English word in small letters without its plural, its tense and its last e. No word of a
 /// dictionary, but the same for all forms of most words.
-fn stem(mut word: String) -> String {
+pub(crate) fn stem(mut word: String) -> String {
     drop_plural(&mut word);
     drop_tense(&mut word);
     if word.len() > 2 && word.ends_with('e') {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use switchboard_core::model::{Executor, Tool, ToolAnnotations};
 use switchboard_core::{Callsign, ToolName};
 
-use crate::names::free_name;
+use crate::names::ModelNames;
+use crate::toolbox::is_usable;
 
 /// Tools under names that the API takes.
 #[derive(Debug, Default)]
@@ -25,22 +26,16 @@ pub(super) struct Offer {
 }
 
 impl Catalogue {
-    /// The tools of the session that a turn for this device can use: those that somebody else
-    /// executes (of devices, only the one that the turn is for), and those of agents that are
-    /// executed in this process.
+    /// The tools of the session that a turn for this device can use. `names` are those that the model has been told already.
     pub(super) fn new(
         tools: &[Tool],
         device: Option<&Callsign>,
         executes: impl Fn(&ToolName) -> bool,
+        names: &mut ModelNames,
     ) -> Self {
-        let offered = |tool: &&Tool| match &tool.executor {
-            Executor::Agent => executes(&tool.name),
-            Executor::Device(owner) => device == Some(owner),
-            Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => true,
-        };
         let mut catalogue = Self::default();
-        for tool in tools.iter().filter(offered) {
-            let name = free_name(tool.name.as_str(), |name| catalogue.offers.contains_key(name));
+        for tool in tools.iter().filter(|tool| is_usable(tool, device, &executes)) {
+            let name = names.of(&tool.name);
             let mut function = json!({ "name": name, "parameters": parameters(&tool.input_schema) });
             if !tool.description.is_empty() {
                 function["description"] = json!(tool.description);
@@ -90,6 +85,14 @@ mod tests {
         }
     }
 
+    fn catalogue(
+        tools: &[Tool],
+        device: Option<&Callsign>,
+        executes: impl Fn(&ToolName) -> bool,
+    ) -> Catalogue {
+        Catalogue::new(tools, device, executes, &mut ModelNames::default())
+    }
+
     #[test]
     fn names_are_made_to_fit_and_found_again() {
         let long = "x".repeat(80);
@@ -97,7 +100,7 @@ mod tests {
             .iter()
             .map(|name| tool(name, Executor::Anyone))
             .collect();
-        let catalogue = Catalogue::new(&tools, None, |_| false);
+        let catalogue = catalogue(&tools, None, |_| false);
         let names: Vec<&String> = catalogue.offers.keys().collect();
         assert_eq!(names.len(), 6);
         let fits = |name: &&String| {
@@ -113,8 +116,8 @@ mod tests {
     #[test]
     fn tools_of_agents_are_offered_where_they_are_executed_here() {
         let tools = [tool("own", Executor::Agent), tool("shared", Executor::Agent)];
-        assert!(Catalogue::new(&tools, None, |_| false).definitions().is_none());
-        let catalogue = Catalogue::new(&tools, None, |name| name.as_str() == "shared");
+        assert!(catalogue(&tools, None, |_| false).definitions().is_none());
+        let catalogue = catalogue(&tools, None, |name| name.as_str() == "shared");
         assert!(catalogue.find("own").is_none());
         assert!(!catalogue.find("shared").unwrap().of_device);
     }
@@ -123,7 +126,7 @@ mod tests {
     fn of_devices_only_the_one_that_the_turn_is_for_counts() {
         let device = |name| Executor::Device(Callsign::from(name));
         let tools = [tool("near", device("dev-7")), tool("far", device("dev-8"))];
-        let catalogue = Catalogue::new(&tools, Some(&Callsign::from("dev-7")), |_| false);
+        let catalogue = catalogue(&tools, Some(&Callsign::from("dev-7")), |_| false);
         assert!(catalogue.find("near").unwrap().of_device);
         assert!(catalogue.find("far").is_none());
     }

@@ -24,6 +24,7 @@ use switchboard_core::model::{FailureKind, Finish, Output, TurnEnd, TurnOutcome,
 
 use crate::agent::{Agent, AgentError};
 use crate::http;
+use crate::names::ModelNames;
 use crate::turn::Turn;
 use answer::Answer;
 use catalogue::Catalogue;
@@ -129,10 +130,17 @@ impl OpenAi {
         let more = history.len() >= limit;
         history.retain(|row| row.turn != brief.turn);
         let remembered = prompt::remembered_hint(&brief.remembered);
+        let setting = brief.setting.as_deref();
+        let instructions = setting.and_then(|setting| setting.instructions.clone());
+        let scene = setting.and_then(|setting| setting.scene.as_deref()).and_then(prompt::scene_hint);
+        let beside: Vec<&str> =
+            [&instructions, &remembered, &scene].into_iter().flatten().map(String::as_str).collect();
         let tokens = self.config.history_tokens;
-        let shown = window::newest(&history, more, &brief.request, remembered.as_deref(), tokens);
+        let shown = window::newest(&history, more, &brief.request, &beside, tokens);
         let system = self.config.system.as_deref().map(|system| system::fill(system, brief, turn.now()));
-        prompt::messages(system, brief.device.as_ref(), remembered, shown, &brief.request)
+        let device = brief.device.as_ref().map(prompt::device_hint);
+        let hints = [system, instructions, device, remembered];
+        prompt::messages(hints, shown, scene, &brief.request)
     }
 
     async fn count(&self, turn: &mut Turn, answer: &Answer, usage: &mut Usage) -> Result<(), AgentError> {
@@ -158,11 +166,13 @@ impl Agent for OpenAi {
         }
         let device = turn.brief().device.clone();
         let mut messages = self.messages(turn).await;
+        let mut names = ModelNames::default();
         let mut usage = Usage::default();
         let mut said = false;
         for round in 0..=self.config.tool_rounds {
+            // Anew each time: what there is to do may change with what was done.
             let tools = if self.config.tools { turn.tools().await } else { Vec::new() };
-            let catalogue = Catalogue::new(&tools, device.as_ref(), |name| turn.executes(name));
+            let catalogue = Catalogue::new(&tools, device.as_ref(), |name| turn.executes(name), &mut names);
             let answer = self.ask(turn, &self.body(&messages, &catalogue, &request)).await?;
             said |= !answer.text.is_empty();
             self.count(turn, &answer, &mut usage).await?;

@@ -84,6 +84,7 @@ mod tests {
             workspace: Some("/srv/app".into()),
             recall: None,
             remembered: Vec::new(),
+            setting: None,
             meta: json!({
                 "city": "Bern", "n": 7, "list": [1, true], "none": null,
                 "sly": "{{principal}} }}{{", "half": "{{prin", "long": "é".repeat(10_000),

@@ -7,8 +7,9 @@ use switchboard_core::model::{CallEnd, Failure, FailureKind};
 use switchboard_core::wide;
 
 use super::catalogue::Catalogue;
-use super::{OpenAi, approval, wire};
+use super::{OpenAi, wire};
 use crate::agent::AgentError;
+use crate::approval;
 use crate::turn::{ToolUse, Turn};
 
 /// What becomes of a call.

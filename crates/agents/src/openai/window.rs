@@ -20,12 +20,13 @@ pub(super) fn newest<'a>(
     history: &'a [MessageRow],
     more: bool,
     request: &TurnRequest,
-    beside: Option<&str>,
+    beside: &[&str],
     tokens: Option<u64>,
 ) -> &'a [MessageRow] {
     let mut start = 0;
     if let Some(tokens) = tokens {
-        let taken = of_request(request).saturating_add(beside.map_or(0, of_text));
+        let taken =
+            beside.iter().fold(of_request(request), |taken, told| taken.saturating_add(of_text(told)));
         let mut left = tokens.saturating_sub(taken);
         start = history.len();
         for row in history.iter().rev() {
@@ -104,7 +105,7 @@ mod tests {
     fn shown(authors: &str, more: bool, tokens: u64) -> usize {
         let request = TurnRequest::Chat { parts: vec![Part::Text("y".repeat(24))] };
         let history = history(authors);
-        let newest = newest(&history, more, &request, None, Some(tokens));
+        let newest = newest(&history, more, &request, &[], Some(tokens));
         assert!(history.ends_with(newest));
         newest.len()
     }
@@ -136,18 +137,22 @@ mod tests {
     #[test]
     fn without_a_limit_only_what_came_before_matters() {
         let (request, history) = (TurnRequest::Chat { parts: Vec::new() }, history("aua"));
-        assert_eq!(newest(&history, false, &request, None, None).len(), 3);
-        assert_eq!(newest(&history, true, &request, None, None).len(), 2);
+        assert_eq!(newest(&history, false, &request, &[], None).len(), 3);
+        assert_eq!(newest(&history, true, &request, &[], None).len(), 2);
     }
 
     #[test]
     fn what_is_told_beside_takes_its_part() {
         let (request, history) = (TurnRequest::Chat { parts: Vec::new() }, history("uuuu"));
-        let shown = |beside: &str| newest(&history, false, &request, Some(beside), Some(44)).len();
+        let shown = |beside: &str| newest(&history, false, &request, &[beside], Some(44)).len();
         assert_eq!(
             (shown(""), shown("abcd"), shown(&"x".repeat(80)), shown(&"x".repeat(4000))),
             (4, 3, 2, 0)
         );
+        let both = newest(&history, false, &request, &["abcd", &"x".repeat(36)], Some(44));
+        assert_eq!(both.len(), 3);
+        let both = newest(&history, false, &request, &["abcd", &"x".repeat(40)], Some(44));
+        assert_eq!(both.len(), 2);
     }
 
     #[test]

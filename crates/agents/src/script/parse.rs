@@ -156,10 +156,7 @@ pub(super) fn compile(pattern: &str, place: &str, known: &mut BTreeSet<String>) 
 }
 
 /// Variables that always have a value, if an empty one.
-const BUILT_IN: [&str; 9] =
-    ["input", "args", "state", "meta", "turn", "session", "agent", "principal", "remembered"];
-/// Names that mean something, and so are not free.
-pub(super) const RESERVED: [&str; 12] = [
+const BUILT_IN: [&str; 11] = [
     "input",
     "args",
     "state",
@@ -169,6 +166,22 @@ pub(super) const RESERVED: [&str; 12] = [
     "agent",
     "principal",
     "remembered",
+    "instructions",
+    "scene",
+];
+/// Names that mean something, and so are not free.
+pub(super) const RESERVED: [&str; 14] = [
+    "input",
+    "args",
+    "state",
+    "meta",
+    "turn",
+    "session",
+    "agent",
+    "principal",
+    "remembered",
+    "instructions",
+    "scene",
     "index",
     "outcome",
     "error",

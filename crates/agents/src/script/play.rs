@@ -75,6 +75,12 @@ impl<'a> Player<'a> {
         variables.set("agent", brief.agent.as_str());
         variables.set("principal", brief.origin.principal.as_str());
         variables.set("remembered", shown(&brief.remembered));
+        let (instructions, scene) = match brief.setting.as_deref() {
+            Some(setting) => (setting.instructions.as_deref(), setting.scene.as_deref()),
+            None => (None, None),
+        };
+        variables.set("instructions", instructions.unwrap_or_default());
+        variables.set("scene", scene.unwrap_or_default());
         match &brief.request {
             TurnRequest::Tool { args, .. } => variables.set("args", args.clone()),
             TurnRequest::Step { state, .. } => variables.set("state", state.clone()),

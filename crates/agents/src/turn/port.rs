@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
-use switchboard_core::model::{CallEnd, Origin, Remembered, Tool, TurnRequest};
+use switchboard_core::model::{CallEnd, Origin, Remembered, Setting, Tool, TurnRequest};
 use switchboard_core::{AgentId, CallId, Callsign, MessageRow, Op, Reject, SessionId, Timestamp, TurnId};
 
 /// What a [`Turn`](super::Turn) stands on; the server implements it over a session, tests over a script.
@@ -64,6 +64,8 @@ pub struct Brief {
     pub meta: Value,
     /// What is remembered of whoever asks, as far as it matters here; the closest first.
     pub remembered: Vec<Remembered>,
+    /// What the agent is told beside what is asked, for this turn only.
+    pub setting: Option<Box<Setting>>,
     /// After this the turn ends as expired.
     pub deadline: Timestamp,
     /// From the claim; shown with every op.

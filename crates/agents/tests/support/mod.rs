@@ -217,6 +217,7 @@ pub(crate) fn brief(request: TurnRequest, fence: u32) -> Brief {
         recall: None,
         meta: serde_json::json!({ "k": "v" }),
         remembered: Vec::new(),
+        setting: None,
         deadline: Timestamp::from_secs(10_000),
         fence,
     }

@@ -175,9 +175,10 @@ impl Connection for Exchange {
                 }
             }
             Input::Closed(_) => self.out.push_back(Output::Close(DONE)),
-            Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_))
+            Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_))
             | Input::Committed(..)
             | Input::Signal(_)
+            | Input::Voice(_)
             | Input::Timeout
             | Input::Backlog(_)
             | Input::Drain { .. } => {}

@@ -220,7 +220,7 @@ impl AipConnection {
     }
 
     fn receive(&mut self, frame: Frame) {
-        if let Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) = frame {
+        if let Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_) = frame {
             return;
         }
         match (self.phase, frame) {
@@ -407,6 +407,8 @@ impl Connection for AipConnection {
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, &reject),
             Input::Signal(signal) => self.signal(signal),
+            // It has none.
+            Input::Voice(_) => {}
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.clock.backlog = bytes,
             Input::Drain { .. } => self.leaving = true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::model::{FailureKind, NewTurn, Origin, Part, Place, TurnEnd, TurnRequest};
+use switchboard_core::model::{FailureKind, NewTurn, Origin, TurnEnd, TurnRequest};
 use switchboard_core::{
     Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
 };
@@ -169,27 +169,18 @@ impl AipConnection {
             let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(names.session_id.clone()) };
             self.submit(&session, open, Pending::Nothing);
         }
+        let origin = Origin {
+            handle: Some(names.session_id.clone()),
+            bound: true,
+            options: names.options(),
+            ..Origin::new(self.principal.id.clone(), PROTOCOL)
+        };
+        let deadline = self.now.after(Duration::from_secs(self.limits.task_s.into()));
         let new = NewTurn {
-            turn: turn.clone(),
-            request: TurnRequest::Chat { parts: vec![Part::Text(request.clone())] },
             agent: Some(self.agent.clone()),
             device: Some(device),
-            origin: Origin {
-                principal: self.principal.id.clone(),
-                protocol: PROTOCOL.to_owned(),
-                attachment: None,
-                handle: Some(names.session_id.clone()),
-                bound: true,
-                options: names.options(),
-            },
-            place: Place::default(),
-            history: None,
-            workspace: None,
-            serial: true,
-            once: false,
-            deadline: self.now.after(Duration::from_secs(self.limits.task_s.into())),
-            key: None,
             meta: message.metadata.map_or(Value::Null, Value::Object),
+            ..NewTurn::new(turn.clone(), TurnRequest::chat(request.clone()), origin, deadline)
         };
         self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.clone()));
         let task = OwnTask {

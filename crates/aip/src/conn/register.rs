@@ -151,11 +151,7 @@ impl AipConnection {
 
     /// Keeps what a client sends that does not wait for its confirmation.
     pub(super) fn hold(&mut self, frame: Frame) {
-        self.early_bytes += match &frame {
-            Frame::Text(text) => text.len(),
-            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
-            Frame::Head(_) => 0,
-        };
+        self.early_bytes += frame.size();
         self.early.push_back(frame);
         if self.early.len() > EARLY_MESSAGES || self.early_bytes > self.limits.max_first_message as usize {
             self.end(OVERRUN);

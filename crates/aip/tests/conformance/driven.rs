@@ -117,6 +117,7 @@ impl Driven {
 fn connection(path: &'static str) -> Box<dyn Connection> {
     let aip = Aip::new(AipLimits::default(), Service::default());
     let upgrade = Upgrade {
+        known: Vec::new(),
         remote: false,
         principal: Principal::new("ann"),
         now: Timestamp::default(),

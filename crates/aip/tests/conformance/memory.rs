@@ -51,8 +51,8 @@ impl Protocol for Spy {
         Ok(Box::new(Watched { connection, index, shown: self.shown.clone() }))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
-        self.aip.refuse(refusal)
+    fn refuse(&self, refusal: &Refusal, request_id: &str) -> RefusalReply {
+        self.aip.refuse(refusal, request_id)
     }
 }
 

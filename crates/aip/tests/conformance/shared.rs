@@ -32,6 +32,7 @@ fn start(turn: &str, request: &str, device: Option<&str>) -> Op {
         workspace: None,
         serial: false,
         once: false,
+        setting: None,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,

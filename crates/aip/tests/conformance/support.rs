@@ -190,7 +190,7 @@ impl Talk {
             Ok((head, body)) => (head.status, serde_json::from_str(&body).unwrap()),
             Err(refusal) => {
                 use switchboard_core::Protocol as _;
-                let reply = self.aip.refuse(&refusal);
+                let reply = self.aip.refuse(&refusal, "req-1");
                 (reply.status, serde_json::from_str(&reply.body).unwrap())
             }
         }

@@ -12,7 +12,7 @@ use crate::support::{Talk, beat, endpoint, register, socket};
 fn status(talk: &mut Talk, request: &OpeningRequest) -> u16 {
     match talk.world.knock(&talk.aip, request) {
         Ok(_) => 101,
-        Err(refusal) => talk.aip.refuse(&refusal).status,
+        Err(refusal) => talk.aip.refuse(&refusal, "req-1").status,
     }
 }
 
@@ -82,7 +82,7 @@ fn aip_003_without_a_good_credential_nothing_is_upgraded() {
     let other = OpeningRequest { query: "Token=ann&xtoken=ann".to_owned(), ..socket("") };
     for request in [none, other, socket("wrong"), socket(""), socket("ANN"), socket("stale")] {
         let refusal = talk.world.knock(&talk.aip, &request).unwrap_err();
-        let reply = talk.aip.refuse(&refusal);
+        let reply = talk.aip.refuse(&refusal, "req-1");
         assert_eq!(reply.status, 401, "{request:?}");
         assert_eq!(reply.content_type, "application/json");
         assert!(serde_json::from_str::<Value>(&reply.body).unwrap()["detail"].is_string());
@@ -100,7 +100,7 @@ fn aip_003_whoever_has_no_role_here_is_told_so_before_the_upgrade() {
     let mut talk = Talk::new();
     let refusal = talk.world.knock(&talk.aip, &socket("watcher")).unwrap_err();
     assert!(matches!(refusal, Refusal::Forbidden(_)));
-    assert_eq!(talk.aip.refuse(&refusal).status, 403);
+    assert_eq!(talk.aip.refuse(&refusal, "req-1").status, 403);
     let deaf = Principal { scopes: Scopes::parse("invoke"), ..Principal::new("deaf") };
     talk.world.issue("deaf", deaf);
     assert_eq!(status(&mut talk, &socket("deaf")), 403);
@@ -110,7 +110,7 @@ fn aip_003_whoever_has_no_role_here_is_told_so_before_the_upgrade() {
 fn refusals_are_told_in_the_words_of_the_reference() {
     let aip = Aip::new(AipLimits::default(), Service::default());
     let told = |refusal: &Refusal| {
-        let reply = aip.refuse(refusal);
+        let reply = aip.refuse(refusal, "req-1");
         (reply.status, reply.body)
     };
     assert_eq!(told(&Refusal::CredentialInvalid), (401, r#"{"detail":"Invalid API key"}"#.to_owned()));
@@ -124,7 +124,7 @@ fn refusals_are_told_in_the_words_of_the_reference() {
     for (refusal, status) in
         [(Refusal::TooMany { retry_ms: 1_500 }, 429), (Refusal::Draining { retry_ms: 1_500 }, 503)]
     {
-        let reply = aip.refuse(&refusal);
+        let reply = aip.refuse(&refusal, "req-1");
         assert_eq!(reply.status, status);
         assert!(reply.headers.contains(&("retry-after", "2".to_owned())), "{:?}", reply.headers);
     }
@@ -168,7 +168,7 @@ fn aip_085_every_endpoint_needs_the_key() {
         // A credential in the address counts on the socket only.
         let request = OpeningRequest { query: "token=ann".to_owned(), ..endpoint("", path, target) };
         let refusal = talk.world.exchange(&talk.aip, &request, b"{}").unwrap_err();
-        assert_eq!(talk.aip.refuse(&refusal).status, 401, "{path}");
+        assert_eq!(talk.aip.refuse(&refusal, "req-1").status, 401, "{path}");
         let request = OpeningRequest {
             authorization: Some(Pii("Bearer ann".to_owned())),
             ..endpoint("", path, target)

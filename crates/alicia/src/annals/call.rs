@@ -19,8 +19,8 @@ use super::{clip, tables};
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolUse {
     pub(super) id: Id,
-    name: String,
-    /// Whether the server runs it.
+    pub(super) name: String,
+    /// Whether somebody else than the client runs it.
     here: bool,
     timeout_ms: i64,
 }
@@ -41,7 +41,11 @@ impl Answer {
             }
         };
         clip(&mut name, MOST_NAME);
-        let here = call.executor == Executor::Agent;
+        let here = match call.executor {
+            // Clients of another protocol, and devices, are on the far side of the server.
+            Executor::Agent | Executor::Attachment(_) | Executor::Device(_) => true,
+            Executor::Principal(_) | Executor::Anyone => false,
+        };
         // The agent runs it itself if the client does not.
         let either = call.options.get("either").and_then(Json::as_bool).unwrap_or_default();
         let time = millis(call.deadline).saturating_sub(millis(desk.at));

@@ -334,6 +334,12 @@ impl Annals {
         })
     }
 
+    /// The name of the tool that is asked for and not answered yet.
+    pub fn tool_of(&self, tool_use: &Id) -> Option<&str> {
+        let calls = self.answers.values().flat_map(|answer| answer.calls.values());
+        calls.into_iter().find(|open| open.id == *tool_use).map(|open| open.name.as_str())
+    }
+
     /// Whether a use of a tool is over, as far as that is remembered.
     pub fn is_answered(&self, tool_use: &Id) -> bool {
         self.answered.contains(tool_use)

@@ -125,7 +125,7 @@ impl AliciaClient {
         true
     }
 
-    fn is_creating(&self) -> bool {
+    pub(super) fn is_creating(&self) -> bool {
         self.creating().is_some()
     }
 

@@ -2,7 +2,7 @@
 
 use switchboard_core::Timestamp;
 
-use super::conversation::{CatchUp, Stage};
+use super::conversation::{CatchUp, Conversation, Stage};
 use super::{
     AliciaClient, Cause, ConversationEvent, ConversationKey, Ended, Event, Output, RequestError, RequestKey,
     Retry, full_bucket, millis,
@@ -170,7 +170,13 @@ impl AliciaClient {
         };
         let conversations = self.conversations.values();
         let tools = conversations.clone().filter_map(|conversation| conversation.tools.wake()).min();
-        let handshakes = conversations.filter_map(super::conversation::Conversation::wake).min();
+        // Who waits for another one to be made has no time of its own.
+        let creating = self.is_creating();
+        let in_line = |conversation: &&Conversation| {
+            creating && conversation.id.is_none() && conversation.stage == Stage::Waiting
+        };
+        let handshakes =
+            conversations.filter(|conversation| !in_line(conversation)).filter_map(Conversation::wake).min();
         [life, tools, handshakes, self.refilled_at].into_iter().flatten().min()
     }
 }

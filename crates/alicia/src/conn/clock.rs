@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_core::{Close, CloseReason, Frame, Output, Timestamp};
+use switchboard_core::{Backlog, Close, CloseReason, Frame, Output, Timestamp};
 
 use super::AliciaConnection;
 use crate::error::SILENT;
@@ -19,23 +19,13 @@ pub(super) struct Clock {
     answered: bool,
     /// How long an answer to a ping took last, in milliseconds.
     pub(super) latency_ms: u32,
-    /// Bytes that the transport has not taken.
-    pub(super) backlog: usize,
-    /// It took some.
-    progress_at: Timestamp,
+    pub(super) backlog: Backlog,
 }
 
 impl Clock {
     pub(super) fn begin(&mut self, now: Timestamp) {
         if !self.begun {
-            *self = Self {
-                begun: true,
-                heard_at: now,
-                pinged_at: now,
-                progress_at: now,
-                answered: true,
-                ..Self::default()
-            };
+            *self = Self { begun: true, heard_at: now, pinged_at: now, answered: true, ..Self::default() };
         }
     }
 
@@ -43,13 +33,6 @@ impl Clock {
         if !std::mem::replace(&mut self.answered, true) {
             self.latency_ms = u32::try_from(now.since(self.pinged_at).as_millis()).unwrap_or(u32::MAX);
         }
-    }
-
-    pub(super) fn backlog(&mut self, bytes: usize, now: Timestamp) {
-        if bytes < self.backlog || self.backlog == 0 {
-            self.progress_at = now;
-        }
-        self.backlog = bytes;
     }
 }
 
@@ -60,21 +43,14 @@ impl AliciaConnection {
             return None;
         }
         let clock = &self.clock;
-        let mut times = vec![
+        let times = [
             self.principal.expires_at,
             Some(clock.pinged_at.after(secs(self.limits.ping_s))),
             Some(clock.heard_at.after(secs(self.limits.idle_s))),
             self.next_edit_over(),
+            clock.backlog.wake(self.now, secs(self.limits.write_s)),
         ];
-        if clock.backlog > 0 {
-            // Progress that nobody reports is seen by looking.
-            times.push(Some(self.now.after(LOOK_EVERY).min(self.stalled_at())));
-        }
         times.into_iter().flatten().min()
-    }
-
-    fn stalled_at(&self) -> Timestamp {
-        self.clock.progress_at.after(secs(self.limits.write_s))
     }
 
     pub(super) fn timeout(&mut self) {
@@ -82,7 +58,7 @@ impl AliciaConnection {
         if self.principal.expires_at.is_some_and(|at| at <= now) {
             return self.close(CloseReason::Unauthorized);
         }
-        if self.clock.backlog > 0 && self.stalled_at() <= now {
+        if self.clock.backlog.is_stalled(now, secs(self.limits.write_s)) {
             return self.close(CloseReason::TooSlow);
         }
         if self.clock.heard_at.after(secs(self.limits.idle_s)) <= now {
@@ -123,5 +99,3 @@ impl AliciaConnection {
 pub(super) fn secs(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into())
 }
-
-const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -161,6 +161,7 @@ impl Answer {
             | Reply::Attached(_)
             | Reply::Found(_)
             | Reply::Heard(_)
+            | Reply::Errand(_)
             | Reply::Enrolled
             | Reply::Roll(_)
             | Reply::Noted

@@ -53,6 +53,12 @@ impl Conversation {
         Self { id, annals, seen, due: seen, manners, own, declared, ear: Ear::default(), edit: None }
     }
 
+    /// Whether this connection has said that it has the tool which is asked for.
+    pub(super) fn has_tool(&self, request: &Id) -> bool {
+        let tool = self.annals.tool_of(request);
+        tool.is_some_and(|tool| self.manners.tools.iter().any(|known| known == tool))
+    }
+
     /// Whether something is still to come that the next job has to know of.
     pub(super) const fn lags(&self) -> bool {
         self.seen < self.due

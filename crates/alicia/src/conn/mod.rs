@@ -205,16 +205,16 @@ impl Connection for AliciaConnection {
                     Frame::Binary(bytes) => self.receive(&bytes),
                     Frame::Pong(_) => self.clock.answered(now),
                     // Text is ignored (§8.1), and the transport answers pings by itself.
-                    Frame::Text(_) | Frame::Ping(_) | Frame::Head(_) => {}
+                    Frame::Text(_) | Frame::Ping(_) | Frame::Media(_) | Frame::Head(_) => {}
                 }
             }
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, reject),
-            // Not enrolled, so nobody has anything to say to it.
-            Input::Signal(_) => {}
+            // Neither enrolled nor with a voice: nobody has anything to say to it.
+            Input::Signal(_) | Input::Voice(_) => {}
             Input::Timeout => self.timeout(),
-            Input::Backlog(bytes) => self.clock.backlog(bytes, now),
+            Input::Backlog(bytes) => self.clock.backlog.report(bytes, now),
             Input::Drain { .. } => self.leaving = true,
             Input::Closed(reason) => self.close(reason),
         }
@@ -225,7 +225,8 @@ impl Connection for AliciaConnection {
 
     fn wants_events(&self) -> bool {
         // A replay comes before what happens meanwhile, and a reader that lags reads the log later.
-        self.clock.backlog < MAX_BACKLOG && !self.work.as_ref().is_some_and(|work| work.holds_events())
+        self.clock.backlog.is_below(MAX_BACKLOG)
+            && !self.work.as_ref().is_some_and(|work| work.holds_events())
     }
 
     fn poll_output(&mut self) -> Output {

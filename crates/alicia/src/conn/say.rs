@@ -1,7 +1,7 @@
 //! A person says something: a turn, or the same words once more (§4.2, §5.2, §5.8).
 
 use serde_json::Value;
-use switchboard_core::model::{Names, NewTurn, Origin, Parent, Part, Place, TurnRequest};
+use switchboard_core::model::{Names, NewTurn, Origin, Parent, Place, TurnRequest};
 use switchboard_core::{AgentId, Op, Reject, SessionId, TurnId, Within};
 
 use super::AliciaConnection;
@@ -163,27 +163,15 @@ impl AliciaConnection {
         let Asking { request, names, parent, luggage } = asking;
         let (wishes, agent) = self.wishes(session, meta);
         self.derived += 1;
+        let turn = TurnId::fresh(&self.seed, self.derived);
+        let origin =
+            Origin { options: wishes.to_options(), ..Origin::new(self.principal.id.clone(), "alicia") };
+        let deadline = self.now.after(secs(self.limits.generation_s));
         let turn = NewTurn {
-            turn: TurnId::fresh(&self.seed, self.derived),
-            request: TurnRequest::Chat { parts: vec![Part::Text(request)] },
             agent,
-            device: None,
-            origin: Origin {
-                principal: self.principal.id.clone(),
-                protocol: "alicia".to_owned(),
-                attachment: None,
-                handle: None,
-                bound: false,
-                options: wishes.to_options(),
-            },
             place: Place { parent, names, meta: luggage.to_meta(), supersedes: true },
-            history: None,
-            workspace: None,
-            serial: true,
             once: true,
-            deadline: self.now.after(secs(self.limits.generation_s)),
-            key: None,
-            meta: Value::Null,
+            ..NewTurn::new(turn, TurnRequest::chat(request), origin, deadline)
         };
         self.submit(session, Op::StartTurn(Box::new(turn)));
     }

@@ -1,6 +1,6 @@
 //! Stopping an answer (§5.5).
 
-use switchboard_core::{Op, SessionId, TurnId, Within};
+use switchboard_core::{Op, Reject, SessionId, TurnId, Within};
 
 use super::AliciaConnection;
 use super::jobs::{Answer, Job, Task};
@@ -45,14 +45,20 @@ impl AliciaConnection {
     pub(super) fn go_on_stopping(&mut self, job: Job, stopping: Stopping, answer: Answer) {
         match stopping {
             Stopping::Interrupting(left) => {
-                // One that is refused is over already.
-                if let Ok(reply) = answer.reply() {
-                    self.expect(&job, &reply);
+                let refused = match answer.reply() {
+                    Ok(reply) => {
+                        self.expect(&job, &reply);
+                        None
+                    }
+                    // It is over already.
+                    Err(Reject::UnknownTurn(_) | Reject::TurnOver(_)) => None,
+                    Err(reject) => Some(reject),
+                };
+                match refused {
+                    _ if left > 1 => self.wait(job, Task::Stopping(Stopping::Interrupting(left - 1))),
+                    Some(reject) => self.refuse_rejected(&job, &reject),
+                    None => self.acknowledge(&job, true),
                 }
-                if left > 1 {
-                    return self.wait(job, Task::Stopping(Stopping::Interrupting(left - 1)));
-                }
-                self.acknowledge(&job, true);
             }
             Stopping::Seeking => match answer.rows() {
                 Ok(found) => self.acknowledge(&job, !found.is_empty()),

@@ -28,6 +28,8 @@ impl AliciaConnection {
         let request = result.request().clone();
         match known.annals.call_of(&request) {
             Some(_) if job.stale => self.refuse_stale(&job),
+            // Another client of the same user has the tool, or it would not have been asked for.
+            Some(_) if is_unknown(result) && !known.has_tool(&request) => self.acknowledge(&job, true),
             Some((turn, call)) => {
                 let op = Op::Answer { turn, call, end: end_of(result) };
                 self.submit(&session, op);
@@ -109,6 +111,10 @@ impl AliciaConnection {
             self.withdraw_tools(&session);
         }
     }
+}
+
+fn is_unknown(result: &ToolUseResult) -> bool {
+    !result.success && result.error_code.as_ref().and_then(Word::known) == Some(ToolError::UnknownTool)
 }
 
 fn is_tool_name(name: &str) -> bool {

@@ -219,8 +219,9 @@ impl Connection for Exchange {
             }
             Input::Committed(_, committed) => self.committed(&committed.event),
             Input::Closed(_) => self.out.push_back(Output::Close(DONE)),
-            Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_))
+            Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_))
             | Input::Signal(_)
+            | Input::Voice(_)
             | Input::Timeout
             | Input::Backlog(_)
             | Input::Drain { .. } => {}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::model::{Names, NewTurn, Origin, Parent, Part, Place, TurnRequest};
+use switchboard_core::model::{Names, NewTurn, Origin, Parent, Place, TurnRequest};
 use switchboard_core::{
     AgentId, Comparison, Condition, Lookup, MessageId, Op, Order, Question, Reject, Reply, SessionId, TurnId,
     Within,
@@ -230,27 +230,15 @@ impl Exchange {
         let parent = post.parent.clone();
         let luggage = Luggage { local_id: post.local_id.clone(), ..Luggage::default() };
         let names = Names { input: Some(name(&input)), answer: Some(name(&answer)), again: false };
+        let turn = TurnId::fresh(&self.seed, 1);
+        let options = Wishes::default().to_options();
+        let origin = Origin { options, ..Origin::new(self.principal.id.clone(), "alicia") };
+        let deadline = self.now.after(Duration::from_secs(self.limits.generation_s.into()));
         let turn = NewTurn {
-            turn: TurnId::fresh(&self.seed, 1),
-            request: TurnRequest::Chat { parts: vec![Part::Text(post.contents.clone())] },
             agent,
-            device: None,
-            origin: Origin {
-                principal: self.principal.id.clone(),
-                protocol: "alicia".to_owned(),
-                attachment: None,
-                handle: None,
-                bound: false,
-                options: Wishes::default().to_options(),
-            },
             place: Place { parent, names, meta: luggage.to_meta(), supersedes: true },
-            history: None,
-            workspace: None,
-            serial: true,
             once: true,
-            deadline: self.now.after(Duration::from_secs(self.limits.generation_s.into())),
-            key: None,
-            meta: Value::Null,
+            ..NewTurn::new(turn, TurnRequest::chat(post.contents.clone()), origin, deadline)
         };
         let session = post.session.clone();
         // Whoever asks for it waits for the answer, and gets both.

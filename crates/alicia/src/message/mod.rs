@@ -9,7 +9,7 @@ use std::fmt;
 use crate::error::FieldError;
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::{Map, encode_int, encode_map, encode_map_length, encode_str};
+use crate::value::{Cursor, Map, encode_int, encode_map, encode_map_length, encode_str};
 
 pub(crate) mod kinds;
 mod reason;
@@ -174,6 +174,20 @@ macro_rules! registry {
             /// Reads the body of a type.
             pub fn from_map(kind: MessageType, map: Map, limits: &AliciaLimits) -> Result<Self, FieldError> {
                 Ok(match kind { $(MessageType::$name => Self::$name($name::from_map(map, limits)?),)* })
+            }
+
+            /// Reads the body of a type from a packet that holds its members in the order of the reference;
+            /// none if it does not, or if anything is wrong with it.
+            pub(crate) fn from_packet(
+                kind: MessageType,
+                cursor: Cursor<'_>,
+                limits: &AliciaLimits,
+            ) -> Option<Self> {
+                let mut fields = rows::Fields::in_order(cursor, limits);
+                let body = match kind {
+                    $(MessageType::$name => Self::$name(rows::Members::read(&mut fields).ok()?),)*
+                };
+                fields.finish().then_some(body)
             }
 
             /// Its type; `None` if nobody here knows it.

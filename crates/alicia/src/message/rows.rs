@@ -11,7 +11,7 @@ use super::wire::Wire;
 use crate::error::FieldError;
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::{Map, Value, encode_map_length};
+use crate::value::{Cursor, Map, Value, encode_map_length};
 
 /// Declares a body, or a map inside of one.
 ///
@@ -104,27 +104,79 @@ pub(crate) fn encode<T: Members>(body: &T, conversation: Option<&Id>, out: &mut 
     body.write(conversation, &mut Packet::new(out));
 }
 
-/// A map being read.
+/// A body being read.
 pub(crate) struct Fields<'a> {
-    map: Map,
+    source: Source<'a>,
     pub(crate) limits: &'a AliciaLimits,
+}
+
+/// Where the members of a body come from.
+enum Source<'a> {
+    /// A map, which is liberal.
+    Map(Map),
+    /// A packet that holds them in the order of the reference, if it does.
+    Packet(Cursor<'a>),
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn new(map: Map, limits: &'a AliciaLimits) -> Self {
-        Self { map, limits }
+        Self { source: Source::Map(map), limits }
+    }
+
+    /// Reads from a packet; what comes of it counts only if all of the packet was read then.
+    pub(crate) fn in_order(cursor: Cursor<'a>, limits: &'a AliciaLimits) -> Self {
+        Self { source: Source::Packet(cursor), limits }
+    }
+
+    /// Whether everything was read as it was written.
+    pub(crate) fn finish(self) -> bool {
+        match self.source {
+            Source::Map(_) => true,
+            Source::Packet(cursor) => cursor.finish(),
+        }
     }
 
     /// The first of these members that is there; nil counts as absent.
     pub(super) fn take(&mut self, key: &str, aliases: &[&str]) -> Option<Value> {
-        let keys = std::iter::once(&key).chain(aliases);
-        keys.filter_map(|key| self.map.take(key)).find(|value| *value != Value::Nil)
+        match &mut self.source {
+            Source::Map(map) => first_of(map, key, aliases),
+            Source::Packet(cursor) => {
+                if !cursor.is_at(key) {
+                    return None;
+                }
+                let value = cursor.value();
+                if value.is_none() {
+                    cursor.stray();
+                }
+                value
+            }
+        }
     }
 
     pub(super) fn typed<T: Wire>(&mut self, key: &str, aliases: &[&str]) -> Result<Option<T>, FieldError> {
-        let value = self.take(key, aliases).filter(|value| !T::is_absent(value));
-        value.map(|value| T::from_value(value, self.limits)).transpose().map_err(|error| error.below(key))
+        match &mut self.source {
+            Source::Map(map) => {
+                let value = first_of(map, key, aliases).filter(|value| !T::is_absent(value));
+                let typed = value.map(|value| T::from_value(value, self.limits)).transpose();
+                typed.map_err(|error| error.below(key))
+            }
+            Source::Packet(cursor) => {
+                if !cursor.is_at(key) {
+                    return Ok(None);
+                }
+                let typed = T::from_packet(cursor, self.limits);
+                if typed.is_none() {
+                    cursor.stray();
+                }
+                Ok(typed.flatten())
+            }
+        }
     }
+}
+
+fn first_of(map: &mut Map, key: &str, aliases: &[&str]) -> Option<Value> {
+    let keys = std::iter::once(&key).chain(aliases);
+    keys.filter_map(|key| map.take(key)).find(|value| *value != Value::Nil)
 }
 
 /// Writes `conversationId`, `""` if there is none.

@@ -8,12 +8,19 @@ use super::rows::{Fields, Members, encode};
 use crate::error::{FieldError, Severity};
 use crate::id::Id;
 use crate::limits::AliciaLimits;
-use crate::value::{Map, Value, encode_array_length, encode_map, encode_msgpack, encode_str};
+use crate::value::{Cursor, Map, Value, encode_array_length, encode_map, encode_msgpack, encode_str};
 
 /// How one value is written in MessagePack.
 pub(crate) trait Wire: Sized {
     fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError>;
     fn to_value(&self) -> Value;
+
+    /// Reads it straight from a packet; none within if it means that there is none, and none at all if it is
+    /// not written as usual.
+    fn from_packet(cursor: &mut Cursor<'_>, limits: &AliciaLimits) -> Option<Option<Self>> {
+        let value = cursor.value()?;
+        if Self::is_absent(&value) { Some(None) } else { Self::from_value(value, limits).ok().map(Some) }
+    }
 
     /// Appends its canonical form.
     fn put(&self, out: &mut Vec<u8>) {
@@ -59,6 +66,10 @@ impl Wire for String {
         if let Value::Str(text) = value { Ok(text) } else { Err(here(Reason::Type("text"))) }
     }
 
+    fn from_packet(cursor: &mut Cursor<'_>, _limits: &AliciaLimits) -> Option<Option<Self>> {
+        cursor.text().map(|text| Some(text.to_owned()))
+    }
+
     fn to_value(&self) -> Value {
         self.as_str().into()
     }
@@ -71,6 +82,10 @@ impl Wire for String {
 impl<T: Wire> Wire for Pii<T> {
     fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
         T::from_value(value, limits).map(Self)
+    }
+
+    fn from_packet(cursor: &mut Cursor<'_>, limits: &AliciaLimits) -> Option<Option<Self>> {
+        T::from_packet(cursor, limits).map(|value| value.map(Self))
     }
 
     fn to_value(&self) -> Value {
@@ -95,6 +110,10 @@ impl Wire for Bytes {
 impl Wire for bool {
     fn from_value(value: Value, _limits: &AliciaLimits) -> Result<Self, FieldError> {
         value.as_bool().ok_or_else(|| here(Reason::Type("a boolean")))
+    }
+
+    fn from_packet(cursor: &mut Cursor<'_>, _limits: &AliciaLimits) -> Option<Option<Self>> {
+        cursor.bool().map(Some)
     }
 
     fn to_value(&self) -> Value {
@@ -123,6 +142,10 @@ macro_rules! integers {
                     (None, Value::UInt(uint)) => Self::try_from(*uint).map_err(|_| here(Reason::Range)),
                     (None, _) => Err(here(Reason::Type("an integer"))),
                 }
+            }
+
+            fn from_packet(cursor: &mut Cursor<'_>, _limits: &AliciaLimits) -> Option<Option<Self>> {
+                Self::try_from(cursor.int()?).ok().map(Some)
             }
 
             fn to_value(&self) -> Value {
@@ -156,6 +179,11 @@ impl Wire for Severity {
 impl Wire for Id {
     fn from_value(value: Value, limits: &AliciaLimits) -> Result<Self, FieldError> {
         Self::new(String::from_value(value, limits)?).map_err(here)
+    }
+
+    fn from_packet(cursor: &mut Cursor<'_>, _limits: &AliciaLimits) -> Option<Option<Self>> {
+        let text = cursor.text()?;
+        if text.is_empty() { Some(None) } else { Self::new(text).ok().map(Some) }
     }
 
     fn to_value(&self) -> Value {

@@ -42,6 +42,13 @@ macro_rules! names {
                 Self::from_name(&name).ok_or_else(|| $crate::message::wire::here(unknown))
             }
 
+            fn from_packet(
+                cursor: &mut $crate::value::Cursor<'_>,
+                _limits: &$crate::limits::AliciaLimits,
+            ) -> Option<Option<Self>> {
+                Self::from_name(cursor.text()?).map(Some)
+            }
+
             fn to_value(&self) -> $crate::value::Value {
                 self.name().into()
             }

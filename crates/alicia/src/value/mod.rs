@@ -9,6 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+mod cursor;
 mod json;
 mod keys;
 mod msgpack;
@@ -16,9 +17,8 @@ mod msgpack;
 pub use json::json_size;
 pub use msgpack::{decode_msgpack, encode_msgpack, encoded_size};
 
-pub(crate) use msgpack::{
-    Plain, decode_plain, encode_array_length, encode_int, encode_map, encode_map_length, encode_str,
-};
+pub(crate) use cursor::{Cursor, Plain};
+pub(crate) use msgpack::{encode_array_length, encode_int, encode_map, encode_map_length, encode_str};
 
 /// One value. Formatting it shows its shape and never its content.
 #[derive(Clone, PartialEq)]

@@ -157,13 +157,15 @@ fn encode_length(length: usize, forms: &Lengths, out: &mut impl BufMut) {
     }
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
-    values: usize,
+/// What is left of a packet, and how many values more may come of it.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
+    pub(super) values: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> Result<Value, ValueError> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Value, ValueError> {
         self.values = self.values.checked_sub(1).ok_or(ValueError::TooManyValues)?;
         Ok(match self.byte()? {
             marker @ 0x00..=0x7F => Value::Int(i64::from(marker)),
@@ -227,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Every item takes at least one byte: a length beyond the rest is a lie found before any work.
-    fn enter(&self, length: usize, depth: usize) -> Result<usize, ValueError> {
+    pub(super) fn enter(&self, length: usize, depth: usize) -> Result<usize, ValueError> {
         if depth >= MAX_DEPTH {
             return Err(ValueError::TooDeep);
         }
@@ -237,7 +239,12 @@ impl<'a> Reader<'a> {
         Ok(depth.saturating_add(1))
     }
 
-    fn text(&mut self, marker: u8) -> Result<&'a str, ValueError> {
+    pub(super) fn text(&mut self, marker: u8) -> Result<&'a str, ValueError> {
+        std::str::from_utf8(self.letters(marker)?).map_err(|_| ValueError::Utf8)
+    }
+
+    /// The bytes of a text, whatever they are.
+    pub(super) fn letters(&mut self, marker: u8) -> Result<&'a [u8], ValueError> {
         let length = match marker {
             0xA0..=0xBF => usize::from(marker & 0x1F),
             0xD9 => self.length8()?,
@@ -245,8 +252,7 @@ impl<'a> Reader<'a> {
             0xDB => self.length32()?,
             _ => return Err(ValueError::Key),
         };
-        let bytes = self.take(length)?;
-        std::str::from_utf8(bytes).map_err(|_| ValueError::Utf8)
+        self.take(length)
     }
 
     /// Copied, so that a few bytes of audio do not keep a whole frame alive.
@@ -258,7 +264,7 @@ impl<'a> Reader<'a> {
         self.byte().map(usize::from)
     }
 
-    fn length16(&mut self) -> Result<usize, ValueError> {
+    pub(super) fn length16(&mut self) -> Result<usize, ValueError> {
         self.array().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
     }
 
@@ -266,7 +272,7 @@ impl<'a> Reader<'a> {
         usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| ValueError::Truncated)
     }
 
-    fn byte(&mut self) -> Result<u8, ValueError> {
+    pub(super) fn byte(&mut self) -> Result<u8, ValueError> {
         self.array().map(|[byte]| byte)
     }
 
@@ -283,77 +289,5 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An envelope as nearly all of them are written: its keys and no others, each once, the conversation
-/// before the body, which names the same one or none.
-pub(crate) struct Plain<'a> {
-    pub(crate) stanza_id: i32,
-    pub(crate) conversation: &'a str,
-    pub(crate) number: u16,
-    pub(crate) meta: Option<Value>,
-    /// Without its `conversationId`.
-    pub(crate) body: Map,
-}
-
-/// Reads such an envelope without building a map of it; none for anything else, however it is meant.
-pub(crate) fn decode_plain(packet: &[u8]) -> Option<Plain<'_>> {
-    let mut reader = Reader { rest: packet, values: MAX_VALUES };
-    let members = match reader.byte().ok()? {
-        marker @ 0x84..=0x85 => marker & 0x0F,
-        _ => return None,
-    };
-    let (mut stanza_id, mut conversation, mut number, mut meta, mut body) = (None, None, None, None, None);
-    for _ in 0..members {
-        let marker = reader.byte().ok()?;
-        match (reader.text(marker).ok()?, conversation) {
-            ("stanzaId", _) if stanza_id.is_none() => stanza_id = i32::try_from(reader.int()?).ok(),
-            ("conversationId", None) => {
-                let marker = reader.byte().ok()?;
-                conversation = Some(reader.text(marker).ok()?);
-            }
-            ("type", _) if number.is_none() => number = u16::try_from(reader.int()?).ok(),
-            ("meta", _) if meta.is_none() => meta = Some(reader.value(1).ok()?),
-            ("body", Some(conversation)) if body.is_none() => body = Some(reader.body(conversation)?),
-            _ => return None,
-        }
-    }
-    let plain =
-        Plain { stanza_id: stanza_id?, conversation: conversation?, number: number?, meta, body: body? };
-    reader.rest.is_empty().then_some(plain)
-}
-
-impl<'a> Reader<'a> {
-    fn int(&mut self) -> Option<i64> {
-        if let Value::Int(int) = self.value(1).ok()? { Some(int) } else { None }
-    }
-
-    /// A body, which need not repeat the conversation.
-    fn body(&mut self, conversation: &str) -> Option<Map> {
-        let length = match self.byte().ok()? {
-            marker @ 0x80..=0x8F => usize::from(marker & 0x0F),
-            0xDE => self.length16().ok()?,
-            _ => return None,
-        };
-        let below = self.enter(length, 1).ok()?;
-        let mut members = Vec::with_capacity(length.min(USUAL_LENGTH));
-        for _ in 0..length {
-            let marker = self.byte().ok()?;
-            let key = known(self.text(marker).ok()?)?;
-            if key == "conversationId" {
-                let marker = self.byte().ok()?;
-                if self.text(marker).ok()? != conversation {
-                    return None;
-                }
-                continue;
-            }
-            // Known keys are all the same text each, so its place tells them apart.
-            if members.iter().any(|(earlier, _): &(Cow<'static, str>, Value)| std::ptr::eq(&**earlier, key)) {
-                return None;
-            }
-            members.push((Cow::Borrowed(key), self.value(below).ok()?));
-        }
-        Some(Map::from_distinct(members))
-    }
-}
-
 /// Members and items for which there is room from the start; a declared length alone gets no more.
-const USUAL_LENGTH: usize = 8;
+pub(super) const USUAL_LENGTH: usize = 8;

@@ -281,6 +281,7 @@ pub(crate) fn chat(turn: &str, content: &str, place: Place) -> NewTurn {
         workspace: None,
         serial: true,
         once: false,
+        setting: None,
         deadline: Timestamp::from_millis(BEGIN + 300_000),
         key: None,
         meta: Value::Null,

@@ -51,6 +51,23 @@ fn a_tool_of_the_server_is_told_with_its_result() {
 }
 
 #[test]
+fn a_tool_of_somebody_elsewhere_is_not_for_the_client_to_run() {
+    let mut world = running();
+    for (call, executor) in [
+        ("c1", Executor::Attachment("app".into())),
+        ("c2", Executor::Device("lab-1".into())),
+        ("c3", Executor::Principal("ann".into())),
+    ] {
+        world.call("t1", call, tool(json!({})), executor);
+    }
+    let bodies = world.bodies();
+    let asked: Vec<Execution> = bodies.iter().map(|body| request(body).execution).collect();
+    assert_eq!(asked, [Execution::Server, Execution::Server, Execution::Client]);
+    world.answer("t1", "c1", CallEnd::done(json!(1)), &Actor::server());
+    assert!(result(&world.bodies()[0]).success, "what it gave is told");
+}
+
+#[test]
 fn a_failure_of_a_tool_is_a_result() {
     let mut world = running();
     for (call, name) in [("c1", "EXECUTION_ERROR"), ("c2", "out_of_stock"), ("c3", "")] {

@@ -105,6 +105,7 @@ impl Town {
         let opening =
             Opening { credentials: Vec::new(), subprotocol: None, agent: None, parameters: Vec::new() };
         let upgrade = Upgrade {
+            known: Vec::new(),
             principal: Principal::new(who),
             now: self.now,
             request,

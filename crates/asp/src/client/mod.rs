@@ -275,7 +275,7 @@ impl AspClient {
                 }
             }
             Link::Greeting => {
-                if due(self.accept_by)
+                if due(self.bare_at())
                     && let Some(up) = self.link.after(LinkEvent::AcceptOverdue)
                 {
                     self.link = up;
@@ -329,7 +329,7 @@ impl AspClient {
             Link::Off => None,
             Link::Dialing => self.resume_until,
             Link::Waiting => [self.retry_at, self.resume_until].into_iter().flatten().min(),
-            Link::Greeting => [self.accept_by, alive()].into_iter().flatten().min(),
+            Link::Greeting => [self.bare_at(), alive()].into_iter().flatten().min(),
             Link::Up => {
                 let work = match self.leaving {
                     Some(leaving) if self.requests.is_idle() => Some(leaving.reconnect_at),
@@ -339,6 +339,13 @@ impl AspClient {
                 [work, alive()].into_iter().flatten().min()
             }
         }
+    }
+
+    /// When a server that has not answered counts as bare. One that has let this client in before knows better:
+    /// it is only slow, and has what is to be resumed.
+    fn bare_at(&self) -> Option<u64> {
+        let resumable = self.resume_until.filter(|_| self.grant.is_some());
+        self.accept_by.map(|by| resumable.map_or(by, |until| by.max(until)))
     }
 
     /// Silence after which the server is dead: 75 s for a heartbeat of 30 s.

@@ -58,6 +58,7 @@ impl AspConnection {
             principal: &self.principal.id,
             options: &request.options,
             client_tools,
+            tools: &self.client_tools,
             started: request.started,
             now: self.now,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use switchboard_core::model::{NewTurn, Origin, Place, RequestKey, ToolChange};
+use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
 use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId};
 
 use super::requests::{Queued, Request};
@@ -69,28 +69,21 @@ impl AspConnection {
             }),
             _ => None,
         };
+        let origin = Origin {
+            attachment: Some(self.link.attachment.clone()),
+            handle: Some(handle),
+            bound: true,
+            options: options.store(self.wire.features, self.wire.heard),
+            ..Origin::new(self.principal.id.clone(), "asp")
+        };
+        let deadline = self.now.after(Duration::from_millis(u64::from(invoke.deadline_ms)));
         let new = NewTurn {
-            turn: turn.clone(),
-            request,
             agent: Some(agent),
-            device: None,
-            origin: Origin {
-                principal: self.principal.id.clone(),
-                protocol: "asp".into(),
-                attachment: Some(self.link.attachment.clone()),
-                handle: Some(handle),
-                bound: true,
-                options: options.store(self.wire.features, self.wire.heard),
-            },
-            place: Place::default(),
-            history: None,
-            workspace: None,
             // Without a session of their own, requests never wait for each other.
             serial: invoke.serial && invoke.session.is_some(),
-            once: false,
-            deadline: self.now.after(Duration::from_millis(u64::from(invoke.deadline_ms))),
             key,
             meta: invoke.meta.clone().map_or(Json::Null, |meta| Json::from(Value::Map(meta))),
+            ..NewTurn::new(turn.clone(), request, origin, deadline)
         };
         self.requests.bind(id, session.clone(), turn);
         if let Some(request) = self.requests.get_mut(id) {

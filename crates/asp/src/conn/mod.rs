@@ -263,13 +263,13 @@ impl Connection for AspConnection {
             }
             Input::Frame(TransportFrame::Ping(_) | TransportFrame::Pong(_)) => self.clocks.received(now),
             // Only ever goes out.
-            Input::Frame(TransportFrame::Head(_)) => {}
+            Input::Frame(TransportFrame::Head(_) | TransportFrame::Media(_)) => {}
             Input::Committed(session, committed) => self.committed(session, committed),
             Input::Done(request, reply) => self.done(request, reply),
             Input::Rejected(request, reject) => self.rejected(request, reject),
             Input::Signal(Signal::Note { body, .. }) => self.pushed(body),
-            // Not enrolled, so nobody invites it.
-            Input::Signal(Signal::Invited { .. } | Signal::Contested) => {}
+            // Neither enrolled nor with a voice.
+            Input::Signal(Signal::Invited { .. } | Signal::Contested) | Input::Voice(_) => {}
             Input::Timeout => self.timeout(),
             Input::Backlog(bytes) => self.backlog(bytes),
             Input::Drain { retry_ms } => self.drain(retry_ms, "restart"),

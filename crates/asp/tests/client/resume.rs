@@ -110,6 +110,25 @@ fn the_window_passes_while_dialing() {
 }
 
 #[test]
+fn a_server_that_is_slow_to_resume_is_waited_for() {
+    let mut peer = Peer::standard();
+    let id = peer.chat("a");
+    peer.record(id, &numbered(0, "x"));
+    cut(&mut peer);
+    // Longer than a server that is met for the first time may take.
+    let outputs = peer.pass(20_000);
+    assert_eq!((events(&outputs), peer.client.link()), (vec![], Link::Greeting));
+    let outputs =
+        peer.accept(Features::STANDARD, r#""resumed":true,"resume":{"token":"tok-2","window_s":60}"#);
+    assert_eq!(endings(&outputs), []);
+    assert_eq!(texts(&peer.record(id, &numbered(1, "y"))), [(id, "y".into())]);
+    // Nobody is waited for beyond the time in which one may come back.
+    cut(&mut peer);
+    let outputs = peer.pass(60_000);
+    assert!(events(&outputs).contains(&Event::Bare), "{outputs:?}");
+}
+
+#[test]
 fn a_refused_resume_starts_fresh() {
     let mut peer = Peer::standard();
     let (id, again) = (peer.chat("a"), peer.invoke(keyed("b")));
@@ -293,7 +312,9 @@ fn a_server_that_forgets_features_is_bare_and_fresh() {
     let mut peer = Peer::standard();
     let id = peer.chat("a");
     cut(&mut peer);
-    let outputs = peer.pass(10_000);
+    assert_eq!(endings(&peer.pass(10_000)), [], "it may only be slow to find what is to be resumed");
+    assert_eq!(peer.client.link(), Link::Greeting);
+    let outputs = peer.pass(50_000);
     assert_eq!(events(&outputs)[0], Event::Bare);
     assert_eq!(endings(&outputs), [(id, Ending::Lost(Loss::Refused))]);
     // What it resumes after that was given up; start again.

@@ -411,3 +411,32 @@ fn a_shared_session_is_reached_by_its_identifier_and_by_nobody_else() {
     as_bob(&mut talk);
     assert_eq!(turns(&talk), 2);
 }
+
+#[test]
+fn a_tool_of_another_client_of_the_principal_is_watched_and_not_run() {
+    use serde_json::json;
+    use switchboard_core::model::{Executor, Op, Tool, ToolAnnotations, ToolChange};
+    use switchboard_core::{Actor, Principal, SessionId};
+    let call = Step::Call { tool: "lamp".into(), args: json!({}), timeout_ms: 60_000, give_up: false };
+    let mut talk = Talk::new(Script::new().on("lamp", vec![call]));
+    talk.hello("standard");
+    talk.say(Opcode::Invoke, 1, r#"{"input":"hi","session":"s"}"#);
+    talk.frames();
+    let tool = Tool {
+        name: "lamp".into(),
+        description: String::new(),
+        input_schema: json!({}),
+        output_schema: None,
+        annotations: ToolAnnotations::default(),
+        version: None,
+        executor: Executor::Principal("ann".into()),
+        grace_ms: 0,
+        options: json!({}),
+    };
+    let change = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
+    let session = SessionId::named(&Principal::new("ann"), "s");
+    talk.world.ask(&session, Actor::client("ann".into()), Op::ChangeTools(change)).unwrap();
+    talk.say(Opcode::Invoke, 2, r#"{"input":"lamp","session":"s"}"#);
+    let kinds: Vec<_> = talk.frames().iter().map(|frame| talk.json(frame)["t"].clone()).collect();
+    assert_eq!(kinds, ["start", "tool"], "it has no such tool");
+}

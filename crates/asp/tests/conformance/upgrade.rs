@@ -32,7 +32,7 @@ fn world() -> World {
 }
 
 fn status(refusal: &Refusal) -> u16 {
-    asp().refuse(refusal).status
+    asp().refuse(refusal, "req-1").status
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn asp_006_no_valid_credential_is_401_before_anything_else() {
     ];
     for (request, code) in cases {
         let refusal = world().knock(&asp(), &request).unwrap_err();
-        let reply = asp().refuse(&refusal);
+        let reply = asp().refuse(&refusal, "req-1");
         assert_eq!(reply.status, 401, "{request:?}");
         assert!(reply.headers.contains(&("www-authenticate", "Bearer".into())), "{reply:?}");
         let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
@@ -114,7 +114,7 @@ fn asp_008_a_token_in_the_query_is_refused_even_beside_a_good_one() {
     for query in ["token=x", "access_token=x", "agent=demo&api_key=x", "%74oken=x", "auth=x&end=complete06"] {
         let request = OpeningRequest { query: query.into(), ..bearer("Bearer s3cr3t/token+==") };
         let refusal = world().knock(&asp(), &request).unwrap_err();
-        let reply = asp().refuse(&refusal);
+        let reply = asp().refuse(&refusal, "req-1");
         assert_eq!(reply.status, 401, "{query}");
         assert!(!reply.body.contains('x') || !reply.body.contains("token=x"));
     }
@@ -145,7 +145,7 @@ fn the_table_of_upgrade_outcomes_is_as_written() {
         (Refusal::TooMany { retry_ms: 1500 }, 429, 2200, Some("2")),
         (Refusal::Draining { retry_ms: 10 }, 503, 2501, Some("1")),
     ] {
-        let reply = asp().refuse(&refusal);
+        let reply = asp().refuse(&refusal, "req-1");
         let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
         assert_eq!((reply.status, body["error"]["code"].as_i64()), (expected, Some(code)), "{refusal:?}");
         let header = reply.headers.iter().find(|(name, _)| *name == "retry-after");

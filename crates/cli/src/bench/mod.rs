@@ -1,7 +1,7 @@
 //! `switchboard bench`: the figures of the performance budget, with their yardsticks.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
@@ -12,9 +12,11 @@ mod figures;
 mod growth;
 mod limits;
 mod peer;
+mod plot;
 mod relay;
 mod report;
 mod servers;
+mod vip;
 
 use figures::Scale;
 use report::Figure;
@@ -29,12 +31,15 @@ pub(crate) struct Args {
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
     /// commit, resume, storm, interrupt, growth, acolyte, aip, relay, alicia-codec,
-    /// alicia-sentences, alicia-resume, alicia-opening.
+    /// alicia-sentences, alicia-resume, alicia-opening, vip.
     #[arg(long)]
     only: Option<String>,
-    /// Also write the table to this file.
+    /// Also write a page with all tables to this file, and its pictures into the folder `images` beside it.
     #[arg(long)]
     write: Option<PathBuf>,
+    /// The folder of the models that hear, for the stages of a spoken turn.
+    #[arg(long, value_name = "FOLDER")]
+    models: Option<PathBuf>,
     /// Internal: be the server under measurement.
     #[arg(long, hide = true)]
     child_server: bool,
@@ -84,8 +89,11 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
     let groups = wanted(args.only.as_deref());
     limits::allow_connections(groups.iter().map(|group| scale.connections(group)).max().unwrap_or(0))?;
     writeln!(out, "{}", report::HEAD)?;
-    let mut all: Vec<Figure> = Vec::new();
-    for group in groups {
+    let mut all: Vec<(&str, Vec<Figure>)> = Vec::new();
+    let count = groups.len();
+    for (number, group) in groups.into_iter().enumerate() {
+        // Progress is no part of the table.
+        writeln!(std::io::stderr(), "[{} of {count}] {group}", number + 1)?;
         let figures = match group {
             "startup" => figures::startup(scale).await?,
             "memory" => figures::memory(scale).await?,
@@ -103,19 +111,31 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "alicia-sentences" => alicia::sentences(scale).await?,
             "alicia-resume" => alicia::resume(scale).await?,
             "alicia-opening" => alicia::opening(scale).await?,
+            "vip" => vip::sessions(scale, args.models.as_deref()).await?,
             _ => growth::growth(scale).await?,
         };
-        for figure in figures {
+        for figure in &figures {
             writeln!(out, "{}", figure.row())?;
-            out.flush()?;
-            all.push(figure);
         }
+        out.flush()?;
+        all.push((group, figures));
     }
     if let Some(path) = args.write {
-        std::fs::write(&path, report::page(&all, &machine()))?;
+        write_page(&path, &all)?;
         writeln!(out, "written to {}", path.display())?;
     }
-    Ok(all.iter().all(Figure::is_kept))
+    Ok(all.iter().flat_map(|(_, figures)| figures).all(Figure::is_kept))
+}
+
+/// The page, and the pictures that it shows.
+fn write_page(path: &Path, groups: &[(&str, Vec<Figure>)]) -> anyhow::Result<()> {
+    let images = path.with_file_name("images");
+    std::fs::create_dir_all(&images)?;
+    let figures: Vec<Figure> = groups.iter().flat_map(|(_, figures)| figures.clone()).collect();
+    std::fs::write(images.join(report::BUDGET_PICTURE), plot::budget(&figures))?;
+    std::fs::write(images.join(report::YARDSTICK_PICTURE), plot::yardsticks(&figures))?;
+    std::fs::write(path, report::page(groups, &machine()))?;
+    Ok(())
 }
 
 /// The groups to measure.
@@ -150,4 +170,5 @@ const GROUPS: &[&str] = &[
     "alicia-sentences",
     "alicia-resume",
     "alicia-opening",
+    "vip",
 ];

@@ -53,7 +53,37 @@ impl Figure {
         self
     }
 
-    fn verdict(&self) -> &'static str {
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was measured, in words.
+    pub(super) fn measured(&self) -> String {
+        match self.missing {
+            None => format!("{} {}", number(self.value), self.unit).trim().to_owned(),
+            Some(why) => format!("not measured: {why}"),
+        }
+    }
+
+    /// How many times better than its floor it is, and how many times its aim would be.
+    pub(super) fn against_floor(&self) -> Option<(f64, f64)> {
+        let ratio = |above: f64, below: f64| if below == 0.0 { 1.0 } else { above / below };
+        match self.budget.filter(|_| self.missing.is_none())? {
+            Budget::AtMost { floor, aim } => Some((ratio(floor, self.value), ratio(floor, aim))),
+            Budget::AtLeast { floor, aim } => Some((ratio(self.value, floor), ratio(aim, floor))),
+        }
+    }
+
+    /// How many times its yardstick it is, where both are times.
+    pub(super) fn against_yardstick(&self) -> Option<f64> {
+        let (name, value) = self.yardstick.as_ref()?;
+        let timed = ["ms", "µs", "ns"].into_iter().find(|unit| *unit == self.unit)?;
+        (name.ends_with(&format!("({timed})")) && *value > 0.0).then(|| self.value / value)
+    }
+
+    /// What was reached of its budget.
+    pub(super) fn verdict(&self) -> &'static str {
         match self.budget {
             None => "",
             Some(Budget::AtMost { aim, .. }) if self.value <= aim => "aim",
@@ -85,11 +115,7 @@ impl Figure {
             .as_ref()
             .map(|(name, value)| format!("{name}: {}", number(*value)))
             .unwrap_or_default();
-        let value = match self.missing {
-            None => format!("{} {}", number(self.value), self.unit),
-            Some(why) => format!("not measured: {why}"),
-        };
-        let (name, value, verdict) = (&self.name, value.trim(), self.verdict());
+        let (name, value, verdict) = (&self.name, self.measured(), self.verdict());
         format!("| {name} | {value} | {floor} | {aim} | {verdict} | {yardstick} |")
     }
 }
@@ -98,15 +124,29 @@ impl Figure {
 pub(super) const HEAD: &str =
     "| Figure | Measured | Floor | Aim | Reached | Yardstick, same run |\n|---|---|---|---|---|---|";
 
-/// The whole page.
-pub(super) fn page(figures: &[Figure], machine: &str) -> String {
+/// The whole page: what has a budget first, then everything, group by group.
+pub(super) fn page(groups: &[(&str, Vec<Figure>)], machine: &str) -> String {
     let mut page = String::from(PREFACE);
-    let _ = writeln!(page, "\nMeasured on {machine}.\n\n{HEAD}");
-    for figure in figures {
+    let _ = writeln!(page, "\nMeasured on {machine}.\n\n## The budget\n");
+    let _ = writeln!(page, "![Each figure against its floor](images/{BUDGET_PICTURE})\n\n{HEAD}");
+    let figures = || groups.iter().flat_map(|(_, figures)| figures);
+    for figure in figures().filter(|figure| figure.budget.is_some() || figure.missing.is_some()) {
         let _ = writeln!(page, "{}", figure.row());
+    }
+    let _ = writeln!(page, "\n## Everything\n");
+    let _ = writeln!(page, "![Times against their yardsticks](images/{YARDSTICK_PICTURE})");
+    for (group, figures) in groups {
+        let _ = writeln!(page, "\n### {group}\n\n{HEAD}");
+        for figure in figures {
+            let _ = writeln!(page, "{}", figure.row());
+        }
     }
     page
 }
+
+/// The pictures beside the page.
+pub(super) const BUDGET_PICTURE: &str = "performance-budget.svg";
+pub(super) const YARDSTICK_PICTURE: &str = "performance-yardsticks.svg";
 
 /// The value below which `share` percent of the values lie.
 pub(super) fn percentile(values: &mut [f64], share: f64) -> f64 {
@@ -126,8 +166,9 @@ fn number(value: f64) -> String {
 
 const PREFACE: &str = "# Performance
 
-This page is written by `script/bench --write`; no figure on it comes from anywhere else. Client and
-server share the machine and its cores, so wall times wander by tens of percent between runs: hold
+This page and its pictures are written by `script/bench --write docs/performance.md`; no figure here
+comes from anywhere else. What stands in the way of those that are missed is told in
+[what limits us](operations.md#what-limits-us). Client and server share the machine and its cores, so wall times wander by tens of percent between runs: hold
 a figure against the yardstick beside it, which was measured in the same run.
 ";
 

@@ -28,7 +28,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::peer::dial;
-use super::{acolyte, aip, alicia, relay};
+use super::{acolyte, aip, alicia, relay, vip};
 
 /// What the agent is asked to produce: `count size delay_us stamp`.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +165,8 @@ pub(super) async fn serve(overrides: Vec<String>) -> anyhow::Result<()> {
         (AgentId::from("demo"), Arc::new(LoadAgent) as Arc<dyn Agent>),
         (AgentId::from("sentences"), Arc::new(SentenceAgent)),
         (AgentId::from("aip-script"), Arc::new(DeviceScript)),
+        (AgentId::from("narrator"), Arc::new(vip::Narrator)),
+        (AgentId::from("brief"), Arc::new(vip::Brief::default())),
     ]);
     let listener = switchboard_server::listen(config.listen)?;
     run(Server::start_with(config, agents).await?, listener).await
@@ -195,7 +197,7 @@ pub(super) async fn serve_bare() -> anyhow::Result<()> {
 }
 
 /// The yardsticks: ASP with one flush per message at `/each` and one for all at `/batch`; Acolyte; AIP;
-/// Alicia.
+/// Alicia; VIP.
 pub(super) fn bare_loops() -> Router {
     let buffered = |upgrade: WebSocketUpgrade| upgrade.read_buffer_size(4 << 10).write_buffer_size(16 << 10);
     let asp = move |Path(flush): Path<String>, upgrade: WebSocketUpgrade| async move {
@@ -206,11 +208,13 @@ pub(super) fn bare_loops() -> Router {
     let aip = move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(aip::bare_loop) };
     let alicia =
         move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(alicia::bare_loop) };
+    let vip = move |upgrade: WebSocketUpgrade| async move { buffered(upgrade).on_upgrade(vip::bare_loop) };
     Router::new()
         .route("/{flush}", any(asp))
         .route(acolyte::PATH, any(acolyte))
         .route(aip::PATH, any(aip))
         .route(alicia::PATH, any(alicia))
+        .route(vip::PATH, any(vip))
 }
 
 /// Answers each message with the frames that our server would send for it, straight from memory.

@@ -25,6 +25,7 @@ mod screen;
 mod talk;
 mod tools;
 mod view;
+mod vip;
 
 use acolyte::{AcolytePeer, Wire};
 use asp::AspPeer;
@@ -50,6 +51,7 @@ Examples:
   switchboard chat --tool 'clock=date' --once 'call clock'
   switchboard chat --protocol acolyte --session notes
   switchboard chat --protocol alicia --session tea
+  switchboard chat --protocol vip
 
 At the prompt:
   Ctrl-C   while an answer comes: stops it; at the prompt: once more leaves
@@ -68,6 +70,9 @@ is a request of its own: an answer that is cut off is lost.
 Over Alicia, NAME is the title of a conversation, or its id, ac_…. Everything that was said stays
 there, also what was asked anew or answered again: /branches shows it, and /help what else there is.
 The server chooses the agent.
+
+Over VIP, every conversation is a new one, typed; the credential is an App Token, and none is needed
+while the server allows development. What the agent must not do without consent is asked: y or n.
 
 With --once, the answer goes to the output and everything else to the error stream. Exit codes:
 0 answered, 1 failed, 3 no connection, 130 interrupted.
@@ -121,6 +126,8 @@ enum Protocol {
     AcolyteSse,
     /// Alicia over WebSocket
     Alicia,
+    /// VIP over WebSocket, typed
+    Vip,
 }
 
 /// Runs `chat`.
@@ -130,6 +137,7 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
         Protocol::Asp => asp_session(&args)?,
         Protocol::Acolyte | Protocol::AcolyteSse => acolyte_session(&args)?,
         Protocol::Alicia if args.new => "new".to_owned(),
+        Protocol::Vip => "new".to_owned(),
         Protocol::Alicia => asp_session(&args)?,
     };
     let (consents, questions) = tokio::sync::mpsc::channel(16);
@@ -137,6 +145,7 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
         Protocol::Asp => meet_asp(&args, &remote, &session, consents).await?,
         Protocol::Acolyte | Protocol::AcolyteSse => meet_acolyte(&args, &remote, &session).await?,
         Protocol::Alicia => meet_alicia(&args, &remote, &session, consents).await?,
+        Protocol::Vip => meet_vip(&args, &remote).await?,
     };
     let typed = args.once.is_none() && std::io::stdin().is_terminal() && console.is_terminal();
     let input = if typed { Input::editor(environment.state_folder())? } else { Input::lines() };
@@ -210,6 +219,17 @@ async fn meet_alicia(
     };
     let (peer, past) = alicia::meet(remote, wanted).await?;
     Ok(Meeting { peer: Box::new(peer), past, note: None })
+}
+
+async fn meet_vip(args: &Args, remote: &Remote) -> Result<Meeting, Failure> {
+    if args.agent.is_some() {
+        return Err(Failure::usage("over VIP, the server chooses the agent; leave out --agent"));
+    }
+    if !args.tools.is_empty() {
+        return Err(Failure::usage("over VIP, apps have actions and no tools; use --protocol asp"));
+    }
+    let peer = Box::new(vip::meet(remote, args.timeout).await?);
+    Ok(Meeting { peer, past: Vec::new(), note: None })
 }
 
 async fn meet_acolyte(args: &Args, remote: &Remote, session: &str) -> Result<Meeting, Failure> {

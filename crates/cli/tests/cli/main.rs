@@ -6,11 +6,13 @@
 mod chat;
 mod chat_acolyte;
 mod chat_alicia;
+mod chat_vip;
 mod config;
 mod device;
 mod devices;
 mod inspect;
 mod inspect_alicia;
+mod models;
 mod rebuild;
 mod scripted;
 mod serve;
@@ -19,3 +21,4 @@ mod support;
 mod terminal;
 mod terminal_acolyte;
 mod terminal_alicia;
+mod vip_token;

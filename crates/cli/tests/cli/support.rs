@@ -107,6 +107,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one with its data in the folder.
     pub(crate) fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::start_with(folder, args, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn start_with(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let data = folder.join("data");
         let mut all = vec!["serve", "--data-dir", data.to_str().unwrap()];
         if !args.contains(&"--listen") {
@@ -114,6 +119,7 @@ impl Server {
         }
         all.extend(args);
         let mut command = switchboard(&all);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = Reader::new(child.stdout.take().unwrap());

@@ -10,7 +10,7 @@ use crate::id::{
 };
 use crate::model::{
     Call, CallEnd, Claim, Device, Executor, Message, Names, Origin, Output, Part, RequestKey, SecretHash,
-    Standing, Tool, TurnEnd, TurnRequest,
+    Setting, Standing, Tool, TurnEnd, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -181,6 +181,9 @@ pub enum Event {
         /// Its execution is never begun again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,
+        /// What the agent is told beside what is asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        setting: Option<Box<Setting>>,
         /// After this it ends as expired.
         deadline: Timestamp,
         /// The message that its input follows; none for the tip.

@@ -27,7 +27,7 @@ pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, 
 pub use standing::Standing;
 pub use tool::{Tool, ToolAnnotations};
 pub use turn::{
-    Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, TurnEnd, TurnOutcome,
+    Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, Setting, TurnEnd, TurnOutcome,
     TurnRequest,
 };
 

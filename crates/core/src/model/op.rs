@@ -7,7 +7,7 @@ use crate::id::{
 };
 use crate::model::{
     Batch, CallEnd, CallKind, Device, Event, Executor, Import, Origin, Output, Part, Place, RequestKey,
-    SecretHash, Standing, Told, Tool, TurnEnd, TurnRequest,
+    SecretHash, Setting, Standing, Told, Tool, TurnEnd, TurnRequest,
 };
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -272,12 +272,36 @@ pub struct NewTurn {
     pub serial: bool,
     /// Whether its execution is never begun again: if the executor is lost, the turn has failed.
     pub once: bool,
+    /// What the agent is told beside what is asked.
+    pub setting: Option<Box<Setting>>,
     /// After this it ends as expired.
     pub deadline: Timestamp,
     /// Makes a repetition harmless.
     pub key: Option<RequestKey>,
     /// Opaque data of the client, handed to the agent.
     pub meta: Value,
+}
+
+impl NewTurn {
+    /// A turn at the tip of its session, after those that wait there, by the session's own agent.
+    pub fn new(turn: TurnId, request: TurnRequest, origin: Origin, deadline: Timestamp) -> Self {
+        Self {
+            turn,
+            request,
+            agent: None,
+            device: None,
+            origin,
+            place: Place::default(),
+            history: None,
+            workspace: None,
+            serial: true,
+            once: false,
+            setting: None,
+            deadline,
+            key: None,
+            meta: Value::Null,
+        }
+    }
 }
 
 /// A change of the tools of a session.

@@ -37,6 +37,11 @@ pub enum TurnRequest {
 }
 
 impl TurnRequest {
+    /// Answers this.
+    pub fn chat(text: impl Into<String>) -> Self {
+        Self::Chat { parts: vec![Part::Text(text.into())] }
+    }
+
     /// The words of the request, for agents that read text.
     pub fn text(&self) -> String {
         match self {
@@ -45,6 +50,17 @@ impl TurnRequest {
             Self::Step { goal, .. } => goal.clone(),
         }
     }
+}
+
+/// What an agent is told beside what is asked, for this turn only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// What it is to do, in the words of whoever runs the application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// What whoever asks has before their eyes: data, never instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene: Option<String>,
 }
 
 /// What a reasoning step may cost.
@@ -77,6 +93,20 @@ pub struct Origin {
     /// What the protocol has to remember to render the turn again; its own business.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
+}
+
+impl Origin {
+    /// A turn that hangs on nothing: it goes on, whoever leaves.
+    pub fn new(principal: PrincipalId, protocol: &str) -> Self {
+        Self {
+            principal,
+            protocol: protocol.to_owned(),
+            attachment: None,
+            handle: None,
+            bound: false,
+            options: Value::Null,
+        }
+    }
 }
 
 /// A key under which a repetition of the same request is harmless.

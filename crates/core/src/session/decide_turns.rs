@@ -83,6 +83,7 @@ impl Session {
             origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
             serial: new.serial,
             once: new.once,
+            setting: new.setting.clone(),
             deadline: new.deadline,
             parent: match &new.place.parent {
                 Parent::Message(parent) => Some(parent.clone()),

@@ -19,7 +19,8 @@ use crate::id::{
 };
 use crate::limits::SessionLimits;
 use crate::model::{
-    Actor, Call, Claim, Device, Executor, Names, Origin, RequestKey, SecretHash, Standing, Tool, TurnRequest,
+    Actor, Call, Claim, Device, Executor, Names, Origin, RequestKey, SecretHash, Setting, Standing, Tool,
+    TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -303,6 +304,9 @@ pub struct TurnState {
     /// Whether its execution is never begun again.
     #[serde(default)]
     pub once: bool,
+    /// What its agent is told beside what is asked.
+    #[serde(default)]
+    pub setting: Option<Box<Setting>>,
     /// After this it ends as expired.
     pub deadline: Timestamp,
     /// Opaque data of the client.

@@ -276,7 +276,7 @@ fn recovery_moves_the_queue_up() {
 fn what_is_done_only_once_has_failed_with_its_executor() {
     for (said, continues) in [("", false), ("", true), ("half", true)] {
         let mut world = World::opened();
-        world.events(&owner(), start(NewTurn { once: true, ..chat("t1") }));
+        world.events(&owner(), start(NewTurn { once: true, setting: None, ..chat("t1") }));
         world.claim("t1");
         if !said.is_empty() {
             world.emit("t1", 1, said);

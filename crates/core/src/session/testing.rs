@@ -219,6 +219,7 @@ pub(super) fn chat(turn: &str) -> NewTurn {
         workspace: None,
         serial: true,
         once: false,
+        setting: None,
         deadline: Timestamp::NEVER,
         key: None,
         meta: Value::Null,

@@ -270,6 +270,7 @@ impl World {
             workspace: None,
             serial: task.serial,
             once: false,
+            setting: None,
             deadline: self.deadline(task.millis),
             key: task
                 .key

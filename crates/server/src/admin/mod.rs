@@ -35,6 +35,7 @@ use crate::origin::OriginPolicy;
 use crate::telemetry::{self, names};
 
 mod agents;
+mod descriptors;
 mod devices;
 mod error;
 mod sessions;
@@ -212,13 +213,16 @@ async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Result<
         return Err(ApiError::admin_only());
     }
     let stats = state.log.stats();
-    for (name, value) in [
+    let descriptors =
+        [(names::DESCRIPTORS_OPEN, descriptors::open()), (names::DESCRIPTORS_LIMIT, descriptors::limit())];
+    let descriptors = descriptors.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    for (name, value) in descriptors.chain([
         (names::STORE_COMMITS, stats.commits),
         (names::STORE_APPENDS, stats.appends),
         (names::STORE_EVENTS, stats.events),
         (names::STORE_FAILURES, stats.failures),
         (names::READY, u64::from(state.readiness.phase() == Phase::Ready)),
-    ] {
+    ]) {
         #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
         metrics::gauge!(name).set(value as f64);
     }

@@ -192,6 +192,7 @@ impl World {
                 }),
                 serial: true,
                 once: false,
+                setting: None,
                 deadline: Timestamp::NEVER,
                 parent: None,
                 names: None,

@@ -86,6 +86,11 @@ impl Authenticator {
         Ok(identity)
     }
 
+    /// Whether somebody no longer counts who was known by other means than a credential of ours.
+    pub fn is_revoked(&self, identity: &Identity) -> bool {
+        self.revocations.borrow().covers(identity)
+    }
+
     /// Whether everybody is let in as the development principal.
     pub const fn is_development(&self) -> bool {
         self.development

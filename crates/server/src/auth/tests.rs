@@ -9,6 +9,7 @@ use switchboard_core::{PrincipalId, Scope};
 use tempfile::TempDir;
 
 use super::*;
+use crate::captured::Captured;
 use crate::config::{Algorithm, ApiKey, JwtIssuer, Secrets, TelemetryConfig};
 
 const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
@@ -404,6 +405,11 @@ fn scopes_of_others_are_not_ours() {
         auth.authenticate(Some(&hs256(&claims)), NOW).unwrap().scopes
     };
     assert!(!scopes("scope", json!("billing:admin openid")).allows(Scope::Admin));
+    assert!(
+        !scopes("scope", json!("billing:read")).allows(Scope::Connect),
+        "it was given for something else"
+    );
+    assert!(scopes("scope", json!("billing:read connect")).allows(Scope::Connect));
     assert!(scopes("scope", json!("admin")).allows(Scope::Admin));
     assert!(scopes("scope", json!("switchboard:admin")).allows(Scope::Admin));
     assert!(scopes("scp", json!(["connect", "admin"])).allows(Scope::Admin));
@@ -543,36 +549,19 @@ fn bearer_headers() {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Captured {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn nothing_secret_is_logged() {
-    let captured = Captured::default();
-    let writer = captured.clone();
     let config = TelemetryConfig { log_level: "trace".into(), ..TelemetryConfig::default() };
     let expired = hs256(&changed(|claims| claims["exp"] = json!(1)));
-    tracing::subscriber::with_default(crate::telemetry::subscriber(&config, move || writer.clone()), || {
-        let (auth, _folder) = with_keys();
-        for credential in [KEY, &hs256(&claims()), &expired, "a-wrong-key", "a.b.c"] {
-            let _ = auth.identify(Some(credential), NOW);
-        }
-        auth.revoke(Revocation::ApiKey("ann-1".into()), NOW).unwrap();
-        let _ = auth.identify(Some(KEY), NOW);
-    });
-    let bytes = captured.0.lock().clone();
-    let logged = String::from_utf8(bytes).unwrap();
+    let (captured, guard) = Captured::start(&config);
+    let (auth, _folder) = with_keys();
+    for credential in [KEY, &hs256(&claims()), &expired, "a-wrong-key", "a.b.c"] {
+        let _ = auth.identify(Some(credential), NOW);
+    }
+    auth.revoke(Revocation::ApiKey("ann-1".into()), NOW).unwrap();
+    let _ = auth.identify(Some(KEY), NOW);
+    drop(guard);
+    let logged = captured.text();
     for reason in ["expired", "neither an API key nor a token", "revoked"] {
         assert!(logged.contains(reason), "{logged}");
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_agents::{CommandContext, EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{
+    ButlerConfig, CommandContext, EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig,
+};
 use switchboard_aip::AipLimits;
 use switchboard_asp::AspLimits;
 use switchboard_core::SessionLimits;
@@ -22,6 +24,8 @@ pub enum AgentConfig {
     Echo(EchoConfig),
     /// Plays a story from a file.
     Script(ScriptConfig),
+    /// Does what it is told with the tools that are offered, without a model.
+    Butler(ButlerConfig),
     /// Asks an endpoint that is compatible with OpenAI's chat completions.
     OpenAi(OpenAiConfig),
     /// Passes turns on to a function behind an HTTP endpoint.
@@ -45,6 +49,7 @@ pub struct OffConfig {}
 /// The agents that are there unless they are taken away.
 pub(super) fn built_in() -> BTreeMap<String, AgentConfig> {
     BTreeMap::from([
+        ("butler".to_owned(), AgentConfig::Butler(ButlerConfig::default())),
         ("demo".to_owned(), AgentConfig::Demo(DemoConfig {})),
         ("echo".to_owned(), AgentConfig::Echo(EchoConfig::default())),
     ])
@@ -120,7 +125,7 @@ pub(super) fn add(prefix: &str, defaults: Option<&Value>, table: &[(&str, Kind, 
 const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "kind",
-        Kind::Choice(&["echo", "script", "openai", "function", "demo", "off"]),
+        Kind::Choice(&["echo", "script", "butler", "openai", "function", "demo", "off"]),
         "What the agent is. `off` takes a built-in one away.",
     ),
     (
@@ -153,7 +158,7 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     (
         "history_tokens",
         Kind::Integer,
-        "openai: how many tokens the earlier messages, what is remembered and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
+        "openai: how many tokens the earlier messages, what is remembered, the setting and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
     ),
     ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
     ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),
@@ -181,7 +186,7 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     ("extra", Kind::Table, "openai: further fields of the request, as the endpoint knows them."),
     ("tools", Kind::Boolean, "openai: whether the model may use the tools of the session."),
     ("tool_rounds", Kind::Integer, "openai: how often the model may ask for tools within one turn."),
-    ("tool_timeout_ms", Kind::Integer, "openai: how long a tool may take, in milliseconds."),
+    ("tool_timeout_ms", Kind::Integer, "openai, butler: how long a tool may take, in milliseconds."),
     (
         "tool_result_bytes",
         Kind::Integer,

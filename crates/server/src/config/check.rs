@@ -29,6 +29,8 @@ impl Config {
         self.check_agents(&mut findings);
         self.check_memory(&mut findings);
         self.check_speech(&mut findings);
+        self.check_voice(&mut findings);
+        self.check_vip(&mut findings);
         if findings.problems.is_empty() { Ok(()) } else { Err(ConfigError { problems: findings.problems }) }
     }
 
@@ -39,14 +41,19 @@ impl Config {
         let agents = self.agents.values().filter_map(|agent| match agent {
             AgentConfig::OpenAi(agent) => agent.api_key_env.clone(),
             AgentConfig::Function(agent) => agent.secret_env.clone(),
-            AgentConfig::Echo(_) | AgentConfig::Script(_) | AgentConfig::Demo(_) | AgentConfig::Off(_) => {
-                None
-            }
+            AgentConfig::Echo(_)
+            | AgentConfig::Script(_)
+            | AgentConfig::Butler(_)
+            | AgentConfig::Demo(_)
+            | AgentConfig::Off(_) => None,
         });
         let mcp = self.mcp.values().flat_map(|server| server.env_names().map(str::to_owned));
         let embeddings = self.memory.embeddings.api_key_env.clone();
         let recognition = self.speech.recognition.api_key_env.clone();
-        keys.chain(issuers).chain(agents).chain(mcp).chain(embeddings).chain(recognition).collect()
+        let synthesis = self.voice.synthesis.api_key_env.clone();
+        let speech = recognition.into_iter().chain(synthesis);
+        let own = keys.chain(issuers).chain(agents).chain(mcp).chain(embeddings);
+        own.chain(speech).chain(self.vip_secret_names()).collect()
     }
 
     /// The keys whose values differ in `other`, but for those that can change while the server runs.
@@ -69,6 +76,7 @@ impl Config {
                 AgentConfig::Function(function) => (&function.secret_env, &mut function.secret),
                 AgentConfig::Echo(_)
                 | AgentConfig::Script(_)
+                | AgentConfig::Butler(_)
                 | AgentConfig::Demo(_)
                 | AgentConfig::Off(_) => continue,
             };

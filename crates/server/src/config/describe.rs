@@ -140,7 +140,7 @@ pub trait Describe {
 }
 
 /// Adds a key of type `T`, and the keys inside of it.
-pub(super) fn describe<T: Describe>(
+pub(crate) fn describe<T: Describe>(
     prefix: &str,
     field: &str,
     doc: &str,

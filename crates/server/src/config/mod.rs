@@ -6,7 +6,7 @@
 mod agents;
 mod alicia;
 mod check;
-mod describe;
+pub(crate) mod describe;
 mod load;
 mod memory;
 mod reference;
@@ -15,6 +15,8 @@ mod sections;
 mod speech;
 #[cfg(test)]
 mod tests;
+mod vip;
+mod voice;
 
 pub use agents::{AgentConfig, DemoConfig, OffConfig};
 pub use alicia::{AliciaConfig, EliteConfig, ScoresConfig};
@@ -28,3 +30,5 @@ pub use sections::{
     TelemetryConfig, TlsConfig,
 };
 pub use speech::{RecognitionConfig, SpeechConfig};
+pub use vip::{IceServerConfig, PromptConfig, VipConfig, WebRtcConfig};
+pub use voice::{RecogniserChoice, SynthesisConfig, SynthesiserChoice, VoiceConfig};

@@ -18,6 +18,8 @@ use super::describe::{Describe, Kind, sections};
 use super::memory::MemoryConfig;
 use super::secrets::Secrets;
 use super::speech::SpeechConfig;
+use super::vip::VipConfig;
+use super::voice::VoiceConfig;
 
 sections! {
     /// The whole configuration. Its default runs a durable single node on loopback.
@@ -40,7 +42,7 @@ sections! {
         /// `localhost`, `127.0.0.1` and `[::1]` are always allowed, and nothing else is unless
         /// named here; on other addresses an empty list allows all.
         pub allowed_hosts: Vec<String> = Vec::new(),
-        /// Proxies whose `X-Forwarded-For` is believed.
+        /// Proxies whose `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are believed.
         pub trusted_proxies: Vec<IpAddr> = Vec::new(),
         /// Folders of this machine in which clients may let agents work, with all that lies within
         /// them. While everybody is let in as the development principal, an empty list allows any;
@@ -64,6 +66,8 @@ sections! {
         pub aip: AipConfig = AipConfig::default(),
         /// Alicia: conversations with an assistant.
         pub alicia: AliciaConfig = AliciaConfig::default(),
+        /// VIP: voice for apps.
+        pub vip: VipConfig = VipConfig::default(),
         /// Functions as agents: what they are told of this server.
         pub relay: RelayConfig = RelayConfig::default(),
         /// Agents, by the name under which clients ask for them.
@@ -74,6 +78,8 @@ sections! {
         pub memory: MemoryConfig = MemoryConfig::default(),
         /// What people say aloud, and who understands it.
         pub speech: SpeechConfig = SpeechConfig::default(),
+        /// Who listens and who speaks, for protocols that carry audio.
+        pub voice: VoiceConfig = VoiceConfig::default(),
         /// How the server leaves.
         pub drain: DrainConfig = DrainConfig::default(),
         /// Logs, metrics and the admin API.
@@ -188,7 +194,7 @@ sections! {
         /// Sessions in memory at the same time.
         pub resident_sessions: usize = 50_000,
         /// How long an idle session stays in memory, in milliseconds.
-        pub session_idle_ms: u64 = 60_000,
+        pub session_idle_ms: u64 = 5_000,
         /// Events after which a session's state is saved, so that it opens without reading all.
         pub snapshot_events: u64 = 1_000,
         /// Turns that agents of this process work on at the same time.
@@ -262,7 +268,7 @@ sections! {
 
     /// One route to an agent. What is not given fits everything; a text may end in `*`.
     pub struct RouteConfig {
-        /// The protocol that is spoken: `asp`, `acolyte`, `aip` or `alicia`.
+        /// The protocol that is spoken: `asp`, `acolyte`, `aip`, `alicia` or `vip`.
         pub protocol: Option<String> = None,
         /// The path of the connection, such as `/v1/agent-socket`.
         pub path: Option<String> = None,
@@ -313,6 +319,7 @@ macro_rules! choices {
         }
     )+};
 }
+pub(super) use choices;
 
 choices! {
     /// Where the log is kept.

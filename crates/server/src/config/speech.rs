@@ -15,7 +15,8 @@ sections! {
     pub struct RecognitionConfig {
         /// Where the API is; `/audio/transcriptions` is added.
         pub base_url: String = "https://api.openai.com/v1".into(),
-        /// The model to ask; unset, speech is not understood.
+        /// The model to ask; unset, no endpoint is asked, and speech is understood by the local model of
+        /// `voice` if it is there.
         pub model: Option<String> = None,
         /// The environment variable that holds the key.
         pub api_key_env: Option<String> = None,

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use switchboard_agents::{EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig};
+use switchboard_agents::{ButlerConfig, EchoConfig, FunctionConfig, McpConfig, OpenAiConfig, ScriptConfig};
 use toml::{Table, Value};
 
 use super::*;
@@ -62,7 +62,16 @@ fn the_default_file_is_the_default() {
     let mut defaults = BTreeSet::new();
     leaves("", &Table::try_from(Config::default()).unwrap(), &mut defaults);
     // Lists of tables are only hinted at, so that [[…]] can follow.
-    let hinted = ["alicia.elites", "auth.api_keys", "auth.jwt", "routes"];
+    let hinted = [
+        "alicia.elites",
+        "auth.api_keys",
+        "auth.jwt",
+        "routes",
+        "vip.functions",
+        "vip.ice_servers",
+        "vip.issuers",
+        "vip.providers",
+    ];
     let lists = defaults.extract_if(.., |name| hinted.contains(&name.as_str()));
     assert_eq!(lists.count(), hinted.len());
     assert_eq!(written, defaults);
@@ -118,6 +127,7 @@ fn every_key_of_an_agent_is_documented_and_read() {
             secret_env: Some("SECRET".into()),
             ..FunctionConfig::default()
         }),
+        AgentConfig::Butler(ButlerConfig::default()),
         AgentConfig::Demo(DemoConfig {}),
         AgentConfig::Off(OffConfig {}),
     ] {
@@ -268,7 +278,7 @@ fn an_agent_that_changes_its_kind_keeps_nothing() {
     assert_eq!(config.agents["echo"], AgentConfig::Off(OffConfig {}));
     assert_eq!(
         error("agent = \"echo\"\n[agents.echo]\nkind = \"off\"", &[], &[]),
-        "switchboard.toml: agent: no agent echo: expected one of demo"
+        "switchboard.toml: agent: no agent echo: expected one of butler, demo"
     );
 }
 
@@ -459,7 +469,7 @@ fn bounds_are_checked() {
         ("telemetry.log_level=loud", "telemetry.log_level: expected a level"),
         ("telemetry.log_level=info,axum=loud", "telemetry.log_level: expected a level"),
         ("telemetry.log_level=", "telemetry.log_level: expected a level"),
-        ("agent=nobody", "agent: no agent nobody: expected one of demo, echo"),
+        ("agent=nobody", "agent: no agent nobody: expected one of butler, demo, echo"),
         ("data_dir=", "data_dir: must not be empty"),
         ("agents.gpt.kind=openai", "agents.gpt.model: is required"),
         ("agents.a b.kind=echo", "agents.a b: expected a name of 1 to 64"),
@@ -479,4 +489,84 @@ fn bounds_are_checked() {
         &["asp.limits.resume_s=0", "asp.limits.window=16_384", "telemetry.log_level=info,axum=warn"],
     )
     .unwrap();
+}
+
+#[test]
+fn vip_is_checked() {
+    let secrets =
+        [("SECRET", "a secret of at least thirty-two bytes"), ("SHORT", "short"), ("PROVIDER_KEY", "sk-9")];
+    let issuer = |rest: &str| format!("[[vip.issuers]]\nissuer = \"https://shop.test\"\n{rest}\n");
+    let hs256 = "algorithms = [\"HS256\"]\nsecret_env = \"SECRET\"";
+    let provider = |rest: &str| format!("[[vip.providers]]\nid = \"house\"\nmodel = \"m\"\n{rest}\n");
+    let function =
+        |rest: &str| format!("[[vip.functions]]\nname = \"pay\"\nurl = \"https://f.test\"\n{rest}\n");
+    let table = [
+        ("[vip]\nagent = \"nobody\"".to_owned(), "vip.agent: no agent nobody"),
+        ("[vip]\npublic_url = \"voice.test\"".to_owned(), "vip.public_url: expected an origin"),
+        ("[vip]\npublic_url = \"https://voice.test/path\"".to_owned(), "vip.public_url: expected an origin"),
+        ("[vip]\nissuer = \"\"".to_owned(), "vip.issuer: must not be empty"),
+        (
+            "[vip]\ndevelopment_secret_env = \"SHORT\"".to_owned(),
+            "vip.development_secret_env: SHORT is too short",
+        ),
+        ("[vip.prompts.a]".to_owned(), "vip.prompts.a.instructions: is required"),
+        (issuer(""), "vip.issuers[0].algorithms: is required"),
+        (issuer("algorithms = [\"none\"]"), "vip.issuers[0].algorithms"),
+        (
+            issuer("algorithms = [\"HS256\"]\nsecret_env = \"SHORT\""),
+            "vip.issuers[0].secret_env: SHORT is too",
+        ),
+        (
+            issuer("algorithms = [\"HS256\"]\nsecret_env = \"NONE\""),
+            "the environment variable NONE is not set",
+        ),
+        (issuer(hs256) + &issuer(hs256), "vip.issuers[1].issuer: https://shop.test is used twice"),
+        (
+            issuer(hs256) + "[[vip.issuers]]\nissuer = \"j\"\nnamespace = \"https://shop.test\"\n" + hs256,
+            "vip.issuers[1].namespace: https://shop.test belongs to https://shop.test",
+        ),
+        (provider("ttl_s = 5"), "vip.providers[0].ttl_s: 5 is out of bounds"),
+        (provider("timeout_ms = 60000"), "vip.providers[0].timeout_ms: 60000 is out of bounds"),
+        (provider("") + &provider(""), "vip.providers[1].id: house is used twice"),
+        (function("max_answer_bytes = 0"), "vip.functions[0].max_answer_bytes: 0 is out of bounds"),
+        (function("") + &function(""), "vip.functions[1].name: pay is used twice"),
+        ("[[vip.ice_servers]]\nurls = [\"https://x\"]".to_owned(), "vip.ice_servers[0].urls: expected"),
+        ("[[vip.ice_servers]]".to_owned(), "vip.ice_servers[0].urls: expected"),
+        ("[vip.webrtc]\npeers = 0".to_owned(), "vip.webrtc.peers: 0 is out of bounds"),
+        (
+            "[vip.limits]\ntoken_s = 7200".to_owned(),
+            "vip.limits.token_s: 7200 is out of bounds: expected 60 to 3600",
+        ),
+        ("[vip.limits]\nresume_s = 601".to_owned(), "vip.limits.resume_s: 601 is out of bounds"),
+        ("[voice]\nhear_timeout_ms = 1".to_owned(), "voice.hear_timeout_ms: 1 is out of bounds"),
+        ("[voice]\nrecognitions = 0".to_owned(), "voice.recognitions: 0 is out of bounds"),
+        ("[voice]\nrecogniser = \"endpoint\"".to_owned(), "voice.recogniser: needs speech.recognition.model"),
+        ("[voice]\nsynthesiser = \"endpoint\"".to_owned(), "voice.synthesiser: needs voice.synthesis.model"),
+        ("[voice]\nsynthesiser = \"siri\"".to_owned(), "voice.synthesiser: unknown variant `siri`"),
+    ];
+    for (file, expected) in table {
+        let error = error(&file, &secrets, &[]);
+        assert!(error.contains(expected), "{error}\n  lacks\n{expected}");
+        assert!(!error.contains("thirty-two"), "{error}");
+    }
+    let file =
+        issuer(hs256) + &provider("api_key_env = \"PROVIDER_KEY\"") + &function("token_env = \"SHORT\"");
+    let config = load(&file, &secrets, &["vip.webrtc.listen=0.0.0.0:4601"]).unwrap();
+    assert_eq!(config.secrets.find("PROVIDER_KEY"), Some("sk-9"));
+    assert_eq!(config.secrets.find("SHORT"), Some("short"));
+    assert_eq!(config.webrtc_listen().to_string(), "0.0.0.0:4601");
+}
+
+#[test]
+fn development_of_vip_is_that_of_the_server_unless_it_is_said() {
+    let key = format!("[[auth.api_keys]]\nid = \"a\"\nprincipal = \"ann\"\nhash = \"{}\"\n", "0".repeat(64));
+    let config = load("", &[], &[]).unwrap();
+    assert!(config.allows_vip_development() && config.shows_demo());
+    assert_eq!(config.webrtc_listen().to_string(), "127.0.0.1:0");
+    assert_eq!(config.models_dir().to_str(), Some("switchboard-data/models"));
+    let config = load(&key, &[], &[]).unwrap();
+    assert!(!config.allows_vip_development() && !config.shows_demo());
+    let config = load(&key, &[], &["vip.allow_development=true", "voice.models_dir=/opt/models"]).unwrap();
+    assert!(config.allows_vip_development() && !config.shows_demo());
+    assert_eq!(config.models_dir().to_str(), Some("/opt/models"));
 }

@@ -222,6 +222,7 @@ async fn an_agent_is_shown_what_is_remembered_and_so_is_the_log() {
             workspace: None,
             serial: true,
             once: false,
+            setting: None,
             deadline: world.sessions.environment.clock.now().after(Duration::from_secs(60)),
             key: None,
             meta: Value::Null,

@@ -39,11 +39,11 @@ pub(crate) struct RelayState {
     pub(crate) gateway: Arc<Gateway>,
 }
 
-/// The routes.
-pub(crate) fn router(state: RelayState) -> Router {
-    Router::new()
-        .route("/.well-known/jwks.json", get(jwks))
-        .route("/v1/relay/connections/{cid}", get(connection).delete(dismiss))
+/// The routes. Keys are shown only where nobody else shows them together with others.
+pub(crate) fn router(state: RelayState, shows_keys: bool) -> Router {
+    let keys =
+        if shows_keys { Router::new().route("/.well-known/jwks.json", get(jwks)) } else { Router::new() };
+    keys.route("/v1/relay/connections/{cid}", get(connection).delete(dismiss))
         .route("/v1/relay/connections/{cid}/frames", post(push::frames))
         .route("/v1/relay/connections/{cid}/requests/{inv}", get(request))
         .route("/v1/relay/connections/{cid}/requests/{inv}/answers", get(answers))

@@ -66,7 +66,7 @@ impl SessionActor {
             self.refuse_all(mailbox, &error);
             return;
         }
-        Box::pin(self.recover()).await;
+        Box::pin(self.recover(mailbox)).await;
         let mut letters = Vec::new();
         while !self.closed {
             let idle = self.idle_timeout();
@@ -78,7 +78,7 @@ impl SessionActor {
                         return;
                     }
                     // Boxed, so that an idle session does not carry the room for its work.
-                    Box::pin(self.work(&mut letters)).await;
+                    Box::pin(self.work(&mut letters, mailbox)).await;
                     // A burst leaves no memory behind.
                     if mailbox.is_empty() && letters.capacity() > SMALL_BATCH {
                         letters = Vec::new();
@@ -87,7 +87,7 @@ impl SessionActor {
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     letters.push(own(Op::Wake));
                     letters.extend(self.lost_executors());
-                    Box::pin(self.work(&mut letters)).await;
+                    Box::pin(self.work(&mut letters, mailbox)).await;
                 }
                 () = tokio::time::sleep(idle.unwrap_or_default()), if idle.is_some() => {
                     // Followers may have left since the pause began; what goes on here goes on without them.
@@ -132,7 +132,7 @@ impl SessionActor {
     }
 
     /// After a restart: transports of before are gone, and so are the executors.
-    async fn recover(&mut self) {
+    async fn recover(&mut self, mailbox: &mut mpsc::Receiver<Letter>) {
         if self.session.owner().is_none() {
             return;
         }
@@ -145,8 +145,10 @@ impl SessionActor {
             letters.push(own(Op::ChangeTools(change)));
         }
         if self.session.is_live() || letters.len() > 1 {
-            self.work(&mut letters).await;
+            self.work(&mut letters, mailbox).await;
         }
+        // Also those that the process before had released and not begun again: nothing has happened to them now.
+        self.start_ready_turns();
     }
 
     /// What the session's agent offers and the session does not know yet, and what servers of tools
@@ -167,23 +169,37 @@ impl SessionActor {
         (!add.is_empty() || !remove.is_empty()).then_some(ToolChange { add, remove, turn: None })
     }
 
-    async fn work(&mut self, letters: &mut Vec<Letter>) {
+    async fn work(&mut self, letters: &mut Vec<Letter>, mailbox: &mut mpsc::Receiver<Letter>) {
         let now = self.sessions.environment.clock.now();
         let mut draft = Draft::new(self.session.head());
         for mail in std::mem::take(&mut self.retained) {
             self.decide(mail, now, &mut draft).await;
         }
-        for letter in letters.drain(..) {
-            match letter {
-                Letter::Op(mail) => self.decide(mail, now, &mut draft).await,
-                Letter::Attach(request) => self.attach(request, &mut draft),
-                Letter::Tools(turn, reply) => drop(reply.send(self.session.tools_of(&turn))),
-                Letter::Standing(attachment, reply) => drop(reply.send(self.standing(&attachment))),
-                Letter::Role(principal, reply) => self.tell_role(&principal, reply, &mut draft),
-                Letter::Refresh => self.offer_tools(now, &mut draft),
+        self.read(letters, now, &mut draft).await;
+        if self.tell_ahead(&mut draft) {
+            // What agents make of it at once is committed with it.
+            tokio::task::yield_now().await;
+            while letters.len() < BATCH_LETTERS
+                && let Ok(letter) = mailbox.try_recv()
+            {
+                letters.push(letter);
             }
+            self.read(letters, now, &mut draft).await;
         }
         self.commit(draft).await;
+    }
+
+    async fn read(&mut self, letters: &mut Vec<Letter>, now: Timestamp, draft: &mut Draft) {
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Op(mail) => self.decide(mail, now, draft).await,
+                Letter::Attach(request) => self.attach(request, draft),
+                Letter::Tools(turn, reply) => drop(reply.send(self.session.tools_of(&turn))),
+                Letter::Standing(attachment, reply) => drop(reply.send(self.standing(&attachment))),
+                Letter::Role(principal, reply) => self.tell_role(&principal, reply, draft),
+                Letter::Refresh => self.offer_tools(now, draft),
+            }
+        }
     }
 
     fn standing(&self, attachment: &AttachmentId) -> Standing {
@@ -292,9 +308,14 @@ impl SessionActor {
     }
 }
 
-/// An op of the server's own.
+/// A letter of the server's own.
 pub(crate) fn own(op: Op) -> Letter {
-    Letter::Op(Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody, room: None }))
+    Letter::Op(own_mail(op))
+}
+
+/// An op of the server's own.
+pub(super) fn own_mail(op: Op) -> Box<Mail> {
+    Box::new(Mail { actor: Actor::server(), op, reply: ReplyTo::Nobody, room: None })
 }
 
 /// The option of a tool that names the server which it comes from.

@@ -12,7 +12,7 @@ use switchboard_store::{Append, Batch, Log, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::actor::{FIRST_BACKOFF, SessionActor, own};
+use super::actor::{FIRST_BACKOFF, SessionActor, own, own_mail};
 use super::{AttachRequest, Environment, Executing, Mail, ReplyTo};
 use crate::gateway::Place;
 use crate::host::Reserved;
@@ -21,6 +21,7 @@ use crate::port::{Attached, Delivery};
 use crate::schema::check_arguments;
 
 /// What one batch of letters leads to, before it is committed.
+#[derive(Default)]
 pub(super) struct Draft {
     after: Position,
     events: Vec<Committed>,
@@ -28,6 +29,8 @@ pub(super) struct Draft {
     outcomes: Vec<Outcome>,
     /// Turns that begin when the batch is committed.
     claimed: Vec<(TurnId, Reserved)>,
+    /// How many of the events repeatable agents know before they are committed, as far as they are answers.
+    told_ahead: usize,
 }
 
 /// What is told to whom once the batch is committed.
@@ -39,12 +42,13 @@ enum Outcome {
 
 impl Draft {
     pub(super) fn new(after: Position) -> Self {
-        Self { after, events: Vec::new(), rows: Vec::new(), outcomes: Vec::new(), claimed: Vec::new() }
+        Self { after, ..Self::default() }
     }
 }
 
 impl SessionActor {
-    pub(super) async fn decide(&mut self, mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
+    pub(super) async fn decide(&mut self, mut mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
+        self.sessions.environment.host.secrets.keep(&self.session, &mut mail.op);
         let result = self.lead_to(&mail, now, draft).await;
         draft.outcomes.push(Outcome::Op(mail, result));
     }
@@ -172,10 +176,34 @@ impl SessionActor {
         self.session.role_of_actor(actor).is_some() || actor.callsign.as_ref().is_some_and(invited)
     }
 
+    /// Tells agents that can be repeated what others have answered, before it is committed: whatever they make of
+    /// it stands behind it in the log, and if it is not committed they are repeated without it. Answers whether
+    /// somebody was told.
+    pub(super) fn tell_ahead(&self, draft: &mut Draft) -> bool {
+        let by_others = draft.outcomes.iter().any(|outcome| {
+            matches!(outcome, Outcome::Op(mail, Ok(_)) if matches!(mail.op, Op::Answer { .. }) && !mail.is_workers())
+        });
+        if !by_others {
+            return false;
+        }
+        draft.told_ahead = draft.events.len();
+        let mut told = false;
+        for committed in &draft.events {
+            let Some(ForExecutor::Answer { turn, call, end }) = committed.event.for_executor() else {
+                continue;
+            };
+            if let Some(executing) = self.executing.get(turn).filter(|executing| executing.repeatable) {
+                executing.board.post(call.clone(), end.clone());
+                told = true;
+            }
+        }
+        told
+    }
+
     pub(super) async fn commit(&mut self, draft: Draft) {
-        let Draft { after, mut events, rows, outcomes, claimed } = draft;
+        let Draft { after, mut events, rows, outcomes, claimed, told_ahead } = draft;
         if events.is_empty() {
-            self.tell(outcomes, None, Vec::new());
+            self.tell(outcomes, None, Vec::new(), told_ahead);
             return;
         }
         let Some(summary) = self.session.summary() else { return };
@@ -202,15 +230,24 @@ impl SessionActor {
                 }
                 self.retry_at = None;
                 self.backoff = FIRST_BACKOFF;
-                self.tell(outcomes, Some(&batch), claimed);
+                self.tell(outcomes, Some(&batch), claimed, told_ahead);
             }
-            Err(error) => self.undo(outcomes, &error).await,
+            Err(error) => {
+                self.undo(outcomes, &error).await;
+                self.repeat(batch.events.get(..told_ahead).unwrap_or_default());
+            }
         }
     }
 
     /// Tells askers, followers and executors what is now committed, in this order: an asker learns
     /// of its answer before the events that belong to it.
-    fn tell(&mut self, outcomes: Vec<Outcome>, batch: Option<&Arc<Batch>>, claimed: Vec<(TurnId, Reserved)>) {
+    fn tell(
+        &mut self,
+        outcomes: Vec<Outcome>,
+        batch: Option<&Arc<Batch>>,
+        claimed: Vec<(TurnId, Reserved)>,
+        told_ahead: usize,
+    ) {
         for outcome in outcomes {
             match outcome {
                 Outcome::Op(mail, result) => {
@@ -240,11 +277,11 @@ impl SessionActor {
         // Before what follows in the batch is passed on to them.
         self.start_claimed_turns(claimed);
         let mut look_for_work = false;
-        for committed in &batch.events {
+        for (place, committed) in batch.events.iter().enumerate() {
             self.remember_key(committed);
             self.invite(committed);
             self.notice(&committed.event);
-            look_for_work |= self.notify_executor(&committed.event);
+            look_for_work |= self.notify_executor(&committed.event, place < told_ahead);
         }
         if look_for_work {
             self.start_ready_turns();
@@ -296,8 +333,9 @@ impl SessionActor {
         }
     }
 
-    /// Passes on what concerns a running agent; answers whether some turn may be ready to start.
-    fn notify_executor(&mut self, event: &Event) -> bool {
+    /// Passes on what concerns a running agent, unless it was told ahead; answers whether some turn may be ready
+    /// to start.
+    fn notify_executor(&mut self, event: &Event, ahead: bool) -> bool {
         match event.for_executor() {
             Some(ForExecutor::Accepted) => true,
             Some(ForExecutor::Over { turn, end }) => {
@@ -319,7 +357,8 @@ impl SessionActor {
                 false
             }
             Some(ForExecutor::Answer { turn, call, end }) => {
-                if let Some(executing) = self.executing.get(turn) {
+                let unaware = |executing: &&Executing| !(ahead && executing.repeatable);
+                if let Some(executing) = self.executing.get(turn).filter(unaware) {
                     executing.board.post(call.clone(), end.clone());
                 }
                 false
@@ -364,7 +403,8 @@ impl SessionActor {
             self.retained.clear();
             return;
         }
-        tracing::warn!(%error, "the log did not take a batch");
+        // The log itself tells operators, once.
+        tracing::debug!(%error, "the log did not take a batch");
         for outcome in outcomes {
             let reject = unavailable(error);
             match outcome {
@@ -403,6 +443,19 @@ impl SessionActor {
         }
         self.retry_at = Some(Instant::now() + if moved_on { Duration::ZERO } else { self.backoff });
         self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+    }
+
+    /// Agents that were told what has not happened are stopped, and begin again from what has.
+    fn repeat(&mut self, told_ahead: &[Committed]) {
+        for committed in told_ahead {
+            let Some(ForExecutor::Answer { turn, .. }) = committed.event.for_executor() else { continue };
+            if self.closed || !self.executing.get(turn).is_some_and(|executing| executing.repeatable) {
+                continue;
+            }
+            // Dropping the handle stops the agent; in front of what it still says, which does not count any more.
+            self.executing.remove(turn);
+            self.retained.push_front(own_mail(Op::Lose { turn: turn.clone(), continues: true }));
+        }
     }
 
     /// Snapshots keep opening cheap; one that holds a long unfinished answer is worth less.

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 pub(crate) struct Executing {
     pub(crate) agent: AgentId,
     pub(crate) worker: WorkerId,
+    /// Whether its agent can be repeated from what is committed, whatever it has been told since.
+    pub(crate) repeatable: bool,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) board: Arc<CallBoard>,
     pub(crate) lease: Arc<Lease>,

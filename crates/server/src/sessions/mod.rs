@@ -29,9 +29,13 @@ mod accounts;
 #[cfg(test)]
 mod accounts_tests;
 mod actor;
+#[cfg(test)]
+mod ahead_tests;
 mod commit;
 mod executors;
 mod mail;
+#[cfg(test)]
+mod recover_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 

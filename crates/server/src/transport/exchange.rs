@@ -98,7 +98,7 @@ impl Sink<Frame> for Exchange {
                     sender.send(*head).map_err(|_| CloseReason::TransportLost)?;
                 }
             }
-            Frame::Ping(_) | Frame::Pong(_) => {}
+            Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) => {}
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ async fn linger(mut socket: TcpStream) {
 /// How much is thrown away, and for how long.
 const MOST: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(10);
-const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(3);
 const BUFFER: usize = 16 << 10;
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use switchboard_core::{Close, CloseReason, Frame};
 
 mod exchange;
 mod linger;
+mod rtc;
 mod websocket;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use linger::Lingering;
+pub(crate) use rtc::RtcTransport;
 pub(crate) use websocket::Socket;
 
 /// What arrives from a peer.

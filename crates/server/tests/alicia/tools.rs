@@ -187,6 +187,26 @@ async fn al_067_second_results_are_acknowledged_and_have_no_effect() {
 }
 
 #[tokio::test]
+async fn a_device_without_the_tool_leaves_it_to_the_one_that_has_it() {
+    let mut stage = Stage::start(&[]).await;
+    let (mut device, conversation, scene, _) = capable(&mut stage).await;
+    let mut other = stage.follow(&conversation).await;
+    let called = scene.call("clock", json!({}), MINUTE);
+    let asked = other.until(|envelope| envelope.kind == REQUEST).await;
+    let request = asked.last().expect("a request");
+    let unknown = json!({
+        "id": format!("{}_result", request.id()), "requestId": request.id(), "success": false,
+        "errorCode": "unknown_tool",
+    });
+    other.send(RESULT, unknown).await;
+    other.until(|envelope| envelope.kind == ACK).await;
+    let [request] = device.expect([(-2, REQUEST)]).await;
+    device.send(RESULT, result_of(&request, json!("noon"))).await;
+    device.expect([(0, ACK)]).await;
+    assert_eq!(called.end().await, Ok(json!("noon")));
+}
+
+#[tokio::test]
 async fn al_068_either_is_run_by_a_client_that_declared_it() {
     let mut stage = Stage::start(&[]).await;
     let mut device = stage.ann().await;

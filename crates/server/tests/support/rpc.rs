@@ -185,8 +185,10 @@ pub(crate) async fn http(
 ) -> Answer {
     let body = body.as_ref();
     let mut socket = TcpStream::connect(address).await.unwrap();
-    let mut lines =
-        vec![format!("{request} HTTP/1.1"), format!("Host: {address}"), "Connection: close".into()];
+    let mut lines = vec![format!("{request} HTTP/1.1"), "Connection: close".into()];
+    if !headers.iter().any(|header| header.to_ascii_lowercase().starts_with("host:")) {
+        lines.push(format!("Host: {address}"));
+    }
     lines.extend(key.map(|key| format!("Authorization: Bearer {key}")));
     lines.extend(headers.iter().map(ToString::to_string));
     lines.push(format!("Content-Length: {}\r\n\r\n", body.len()));

@@ -106,7 +106,7 @@ impl SqliteLog {
         let mut opened = schema::open(path.as_ref(), &options)?;
         tables::ensure(&mut opened.connection, &tables)?;
         let path = opened.path.clone();
-        let readers = Readers::new(path.clone(), &options);
+        let readers = Readers::new(path.clone(), &options)?;
         let counters = Arc::new(Counters::default());
         let (commands, queue) = mpsc::channel(options.queue.max(1));
         let records = Records::new(Arc::clone(&tables));

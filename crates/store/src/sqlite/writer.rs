@@ -353,7 +353,12 @@ impl Writer {
             let (busy, total, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(if !busy && moved >= total { Checkpoint::Whole } else { Checkpoint::Part })
         });
-        done.inspect_err(|error| tracing::warn!(%error, "checkpoint failed")).ok()
+        // While nothing can be written this fails again and again, and the log has said so once.
+        done.inspect_err(|error| match self.healthy {
+            true => tracing::warn!(%error, "checkpoint failed"),
+            false => tracing::debug!(%error, "checkpoint failed"),
+        })
+        .ok()
     }
 
     fn busy_timeout(&self, timeout: Duration) {

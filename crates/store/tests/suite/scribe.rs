@@ -118,6 +118,7 @@ impl Scribe {
             }),
             serial: false,
             once: false,
+            setting: None,
             deadline: Timestamp::NEVER,
             parent: None,
             names: None,

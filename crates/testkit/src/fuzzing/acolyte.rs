@@ -62,7 +62,7 @@ pub fn acolyte_connection(bytes: &[u8]) {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>, _number: u64) -> Frame {
     let messages = [
         r#"{"id":"rpc_ID","type":"chat.start","payload":{"request":{"message":"hi","history":[],"model":"m"}}}"#,
         r#"{"id":"rpc_ID","type":"chat.start","payload":{"request":{"message":"hi","history":[],"model":"m","sessionId":"sess_s"}}}"#,

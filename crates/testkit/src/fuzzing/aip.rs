@@ -43,7 +43,7 @@ pub fn aip_connection(bytes: &[u8]) {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>, _number: u64) -> Frame {
     let messages = [
         r#"{"type":"register","status":"ok","client_id":"dNAME","metadata":{"system_info":{"cpu_count":8},"task_announce":true}}"#,
         r#"{"type":"register","status":"ok","client_id":"dNAME"}"#,

@@ -114,7 +114,7 @@ pub fn alicia_connection(bytes: &[u8]) {
 
 /// A frame that makes sense, most of the time. The stanza grows with what is left of the input, so that
 /// most frames of one run are in order.
-fn likely_frame(choices: &mut Choices<'_>, said: &VecDeque<Bytes>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, said: &VecDeque<Bytes>, _number: u64) -> Frame {
     let stanza = i64::from(u16::MAX) - i64::try_from(choices.rest.len()).unwrap_or_default();
     // The seed is always the same, and so are the first ids that a connection makes.
     let made = |counter| Id::fresh(Prefix::Conversation, &Seed::new([7; 32]), counter).to_string();

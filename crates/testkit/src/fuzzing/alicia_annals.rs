@@ -98,6 +98,7 @@ fn tell(pieces: &[&str]) -> Told {
         workspace: None,
         serial: false,
         once: false,
+        setting: None,
         deadline: NOW.after(Duration::from_secs(60)),
         key: None,
         meta: Value::Null,

@@ -10,13 +10,14 @@ use switchboard_asp::codec::encode_frame;
 use switchboard_asp::{Asp, Flags, Opcode};
 use switchboard_core::model::{Batch, CallKind, CallRequest, Executor, TurnEnd};
 use switchboard_core::{
-    Actor, CallId, Callsign, Chronicler, CloseReason, Committed, Connection, Enrolment, Event, Frame, Input,
-    Invitation, Lookup, MessageId, Op, OpeningRequest, Output, Position, Principal, Protocol,
+    Actor, CallId, Callsign, Chronicler, CloseReason, Committed, Connection, Enrolment, Errand, Event, Frame,
+    Input, Invitation, Lookup, MessageId, Op, OpeningRequest, Output, Pii, Position, Principal, Protocol,
     RefusedEnrolment, Reject, Reply, RequestId, Role, Roll, Row, Seed, Session, SessionId, SessionLimits,
-    SessionView, Signal, Timestamp, TurnId, TurnRow, TurnState, TurnStatus, Upgrade, Within,
+    SessionView, Signal, Timestamp, TurnId, TurnRow, TurnState, TurnStatus, Upgrade, Violation, Within,
 };
 
 use super::Choices;
+use super::voice::Voice;
 use crate::accounts::Accounts;
 use crate::simulation::{asp_limits, weight};
 use crate::world::opening;
@@ -30,14 +31,19 @@ pub fn connection(bytes: &[u8]) {
     Bench::new(&Asp::new(asp_limits()), OpeningRequest::default(), likely_frame).run(bytes);
 }
 
-/// Makes a frame that makes sense, most of the time, knowing what was said last.
-pub(super) type Likely = fn(&mut Choices<'_>, &VecDeque<Bytes>) -> Frame;
+/// Makes a frame that makes sense, most of the time, knowing what was said last and which number it has.
+pub(super) type Likely = fn(&mut Choices<'_>, &VecDeque<Bytes>, u64) -> Frame;
+
+/// Runs an errand in the words of its protocol.
+pub(super) type Errands = fn(&Value) -> Value;
 
 /// A connection and what a server would keep for it.
 pub(super) struct Bench {
     connection: Box<dyn Connection>,
     likely: Likely,
-    /// The last messages that were sent in binary, oldest first.
+    /// How many frames it has made.
+    made: u64,
+    /// The last messages that were sent, oldest first.
     said: VecDeque<Bytes>,
     principal: Principal,
     now: Timestamp,
@@ -51,6 +57,9 @@ pub(super) struct Bench {
     /// The name under which the connection is enrolled.
     callsign: Option<Callsign>,
     signals: VecDeque<Signal>,
+    voice: Voice,
+    /// Who runs errands, if anybody does.
+    errands: Option<Errands>,
     /// The log refuses for now.
     full: bool,
     closed: bool,
@@ -80,30 +89,62 @@ enum Answer {
 
 impl Bench {
     pub(super) fn new(protocol: &dyn Protocol, request: OpeningRequest, likely: Likely) -> Self {
-        let principal = Principal::new("ann");
-        let now = Timestamp::from_secs(1_000_000);
+        let mut bench = Self::empty(likely);
+        bench.accept(protocol, request);
+        bench
+    }
+
+    /// The same, for a protocol that joins a session which is there already, by what is done to it first.
+    pub(super) fn joining(
+        protocol: &dyn Protocol,
+        request: OpeningRequest,
+        likely: Likely,
+        chronicler: impl Chronicler + 'static,
+        (session, ops): (&SessionId, &[Op]),
+    ) -> Self {
+        let mut bench = Self::empty(likely).with(chronicler);
+        for op in ops {
+            let done = bench.commit(session, &bench.actor(), op);
+            assert!(done.is_ok(), "the session can be made: {done:?}");
+        }
+        bench.accept(protocol, request);
+        bench
+    }
+
+    fn accept(&mut self, protocol: &dyn Protocol, request: OpeningRequest) {
+        let known = match protocol.preview(&request, &self.principal).map(|lookup| self.look(&lookup)) {
+            Some(Ok(Reply::Rows(rows))) => rows,
+            _ => Vec::new(),
+        };
         let upgrade = Upgrade {
+            known,
             remote: false,
-            now,
-            principal: principal.clone(),
+            now: self.now,
+            principal: self.principal.clone(),
             request,
             opening: opening(),
             agent: "echo".into(),
             agents: vec!["echo".into()],
             tools: Vec::new(),
         };
-        let connection = match protocol.accept(upgrade, Seed::new([7; 32])) {
+        self.connection = match protocol.accept(upgrade, Seed::new([7; 32])) {
             Ok(connection) => connection,
             Err(refusal) => panic!("refused: {refusal:?}"),
         };
+    }
+
+    fn empty(likely: Likely) -> Self {
+        let principal = Principal::new("ann");
+        let now = Timestamp::from_secs(1_000_000);
         let mut roll = Roll::default();
         for (name, owner) in [("taken", "ann"), ("foreign", "bob")] {
             let enrolment = Enrolment { callsign: name.into(), role: Role::Device, target: None };
             let _ = roll.enrol(enrolment, &Principal::new(owner), Place::Elsewhere, now);
         }
         Self {
-            connection,
+            connection: Box::new(Nobody),
             likely,
+            made: 0,
             said: VecDeque::new(),
             principal,
             now,
@@ -115,6 +156,8 @@ impl Bench {
             roll,
             callsign: None,
             signals: VecDeque::new(),
+            voice: Voice::default(),
+            errands: None,
             full: false,
             closed: false,
             calls: 0,
@@ -124,6 +167,12 @@ impl Bench {
     /// The same where somebody keeps accounts of sessions.
     pub(super) fn with(mut self, chronicler: impl Chronicler + 'static) -> Self {
         self.chroniclers.push(Arc::new(chronicler));
+        self
+    }
+
+    /// The same where somebody runs errands.
+    pub(super) fn served_by(mut self, errands: Errands) -> Self {
+        self.errands = Some(errands);
         self
     }
 
@@ -148,12 +197,17 @@ impl Bench {
     fn step(&mut self, choices: &mut Choices<'_>) {
         match choices.below(16) {
             0..3 => {
-                let frame = (self.likely)(choices, &self.said);
+                self.made += 1;
+                let frame = (self.likely)(choices, &self.said, self.made);
                 self.feed(Input::Frame(frame));
             }
             3 => {
                 let length = usize::from(choices.byte());
                 self.feed(Input::Frame(Frame::Binary(Bytes::copy_from_slice(choices.take(length)))));
+            }
+            4..7 if self.answers.is_empty() && self.voice.speaks() => {
+                let event = self.voice.event(choices.byte());
+                self.feed(Input::Voice(event));
             }
             4..7 => self.answer(),
             7..9 => self.show(choices.byte()),
@@ -199,14 +253,9 @@ impl Bench {
                 Output::Send(frame) => {
                     assert!(!self.closed, "nothing is sent after the end");
                     bytes += match frame {
-                        Frame::Binary(message) => {
-                            let length = message.len();
-                            self.said.push_back(message);
-                            self.said.drain(..self.said.len().saturating_sub(SAID));
-                            length
-                        }
-                        Frame::Text(message) => message.len(),
-                        Frame::Ping(_) | Frame::Pong(_) | Frame::Head(_) => 0,
+                        Frame::Binary(message) => self.remember(message),
+                        Frame::Text(message) => self.remember(Bytes::from(message)),
+                        Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_) => 0,
                     };
                     assert!(bytes < 4 << 20, "one input leads to a bounded amount of output");
                 }
@@ -218,7 +267,13 @@ impl Bench {
                     let answer = self.look(&lookup);
                     self.answers.push_back((request, Answer::Op(answer)));
                 }
-                Output::Hear(request, _) => {
+                Output::Voice(op) => self.voice.ask(op),
+                Output::Errand(request, Pii(errand)) if self.errands.is_some() => {
+                    let answer = self.errands.map(|run| run(&errand)).unwrap_or_default();
+                    let reply = Reply::Errand(Box::new(Errand { answer: Pii(answer), principal: None }));
+                    self.answers.push_back((request, Answer::Op(Ok(reply))));
+                }
+                Output::Hear(request, _) | Output::Errand(request, _) => {
                     let reason = "nobody listens".to_owned();
                     self.answers.push_back((request, Answer::Op(Err(Reject::Unserved { reason }))));
                 }
@@ -248,6 +303,14 @@ impl Bench {
             }
         }
         panic!("a connection never comes to rest");
+    }
+
+    /// Keeps a message that was sent; answers its length.
+    fn remember(&mut self, message: Bytes) -> usize {
+        let length = message.len();
+        self.said.push_back(message);
+        self.said.drain(..self.said.len().saturating_sub(SAID));
+        length
     }
 
     fn submit(&mut self, request: RequestId, session: &SessionId, op: &Op) {
@@ -450,7 +513,13 @@ impl Bench {
         let op = match (status, choices.below(6)) {
             (TurnStatus::Ready, _) => Op::Claim { turn, relayed: false },
             (_, 0) => Op::Finish { turn, fence, end: TurnEnd::complete() },
-            (_, 1) => Op::Request { turn, fence, calls: self.requests(device, choices) },
+            (_, 1) => {
+                let calls = match self.tool(&session, choices) {
+                    Some(call) => vec![call],
+                    None => self.requests(device, choices),
+                };
+                Op::Request { turn, fence, calls }
+            }
             (_, 2) => {
                 let text = "Why?\n\nSo. ".repeat(usize::from(choices.below(8)));
                 Op::Emit { turn, fence, output: switchboard_core::model::Output::Reasoning(text) }
@@ -463,6 +532,26 @@ impl Bench {
             }
         };
         let _ = self.commit(&session, &worker, &op);
+    }
+
+    /// The use of a tool that the session offers, where errands are run.
+    fn tool(&mut self, session: &SessionId, choices: &mut Choices<'_>) -> Option<CallRequest> {
+        self.errands?;
+        let names: Vec<_> =
+            self.sessions.get(session)?.session.tools().map(|tool| tool.name.clone()).collect();
+        let name = names.get(usize::from(choices.byte()) % names.len().max(1))?.clone();
+        let given =
+            [json!({}), json!({ "count": 2 }), json!({ "value": "secret" }), json!({ "target": "home" })];
+        let args = given.get(usize::from(choices.byte()) % given.len()).cloned().unwrap_or_default();
+        self.calls += 1;
+        Some(CallRequest {
+            id: CallId::new(format!("c{}", self.calls)),
+            kind: CallKind::Tool { name, args },
+            executor: None,
+            deadline: self.now.after(Duration::from_secs(10)),
+            batch: None,
+            options: Value::Null,
+        })
     }
 
     /// A question to anyone, or a batch of commands for the device of the turn.
@@ -490,6 +579,20 @@ impl Bench {
     }
 }
 
+/// A connection that is not there yet.
+#[derive(Debug)]
+struct Nobody;
+
+impl Connection for Nobody {
+    fn handle_input(&mut self, _: Input<'_>, _: Timestamp) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn poll_output(&mut self) -> Output {
+        Output::Idle { wake: None }
+    }
+}
+
 /// Whether the log tells of a message, which a session need not know by heart.
 fn is_told(log: &[Arc<Committed>], wanted: &MessageId) -> bool {
     log.iter()
@@ -497,7 +600,7 @@ fn is_told(log: &[Arc<Committed>], wanted: &MessageId) -> bool {
 }
 
 /// A frame that makes sense, most of the time.
-fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>) -> Frame {
+fn likely_frame(choices: &mut Choices<'_>, _said: &VecDeque<Bytes>, _number: u64) -> Frame {
     let payloads: [(Opcode, &[u8]); 16] = [
         (Opcode::Invoke, b"hello"),
         (Opcode::Hello, STANDARD),

@@ -7,19 +7,24 @@ mod acolyte;
 mod aip;
 mod alicia;
 mod alicia_annals;
+mod clients;
 mod connection;
 mod decode;
 mod relay;
 mod session;
+mod vip;
+mod voice;
 
 pub use acolyte::{acolyte_connection, acolyte_decode};
 pub use aip::{aip_connection, aip_decode};
 pub use alicia::{alicia_connection, alicia_decode};
 pub use alicia_annals::alicia_annals;
+pub use clients::{acolyte_client, aip_client, alicia_client, asp_client, vip_client};
 pub use connection::connection;
 pub use decode::decode;
 pub use relay::relay;
 pub use session::session;
+pub use vip::{vip_connection, vip_context, vip_decode};
 
 /// Reads choices from bytes; when they run out, every choice is the first one.
 #[derive(Debug)]

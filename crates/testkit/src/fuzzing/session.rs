@@ -196,6 +196,7 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
         workspace: None,
         serial: choices.byte() & 1 == 0,
         once: false,
+        setting: None,
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()) * 4)),
         key: (key < 2).then(|| RequestKey { key: format!("k{key}"), digest: choices.below(2).to_string() }),
         meta: json!(null),

@@ -10,12 +10,15 @@ use switchboard_core::{Frame, SessionId};
 use super::client::{Up, latency};
 use super::ledger::ONCE;
 use super::wire::marker;
-use super::{Simulation, stories};
+use super::{Simulation, shared_name, stories};
 
 impl Simulation {
     /// Lets somebody do something.
     pub(super) fn act(&mut self) {
-        let index = self.random.index(self.clients.len());
+        let index = self.random.index(self.clients.len() + self.guests.len());
+        if let Some(guest) = index.checked_sub(self.clients.len()) {
+            return self.act_guest(guest);
+        }
         let Some(client) = self.clients.get_mut(index) else { return };
         if client.asp.link() == Link::Off {
             client.asp.connect();
@@ -70,9 +73,14 @@ impl Simulation {
             _ => Invoke::chat(words),
         };
         invoke.session = match self.random.below(10) {
-            0..4 => Some(format!("s{}", self.random.below(2))),
+            0..4 => Some(shared_name(self.random.below(2))),
             // The first principal shares its first session.
-            4 => self.principals.first().map(|owner| SessionId::named(owner, "s0").to_string()),
+            4 => self.principals.first().map(|owner| SessionId::named(owner, &shared_name(0)).to_string()),
+            // Where somebody else is, whatever that speaks.
+            5 | 6 => {
+                let places = self.places_of(&principal);
+                self.random.pick(&places).map(ToString::to_string)
+            }
             _ => None,
         };
         invoke.serial = self.random.chance(80);

@@ -45,11 +45,12 @@ enum Todo {
 
 /// A transport, seen from the client.
 #[derive(Debug)]
-pub(super) struct Transport {
+pub(super) struct Transport<W = Wire> {
     pub(super) peer: PeerId,
     pub(super) up: Line<Up>,
     pub(super) down: Line<Down>,
-    pub(super) wire: Wire,
+    /// What passes over it, read a second time.
+    pub(super) wire: W,
     /// It is cut, and the client has not noticed: what it says is lost.
     pub(super) severed: bool,
 }
@@ -86,11 +87,24 @@ impl Transport {
             severed: false,
         }
     }
+}
 
+impl Transport<()> {
+    /// For a speaker that reads what passes by itself.
+    pub(super) const fn bare(peer: PeerId) -> Self {
+        Self { peer, up: Line::new(), down: Line::new(), wire: (), severed: false }
+    }
+}
+
+impl<W> Transport<W> {
     /// What the server has sent goes on its way.
     pub(super) fn take_in(&mut self, received: Vec<Received>, now: Timestamp, random: &mut Random) {
         for received in received {
             let down = match received {
+                Received::Frame(frame @ (Frame::Ping(_) | Frame::Pong(_))) if random.chance(50) => {
+                    self.down.push_ahead(Down::Frame(frame), now);
+                    continue;
+                }
                 Received::Frame(frame) => Down::Frame(frame),
                 Received::Close(close) => Down::Closed(Some(close.code)),
                 Received::Lost => Down::Closed(None),

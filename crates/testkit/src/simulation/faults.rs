@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use switchboard_asp::message::Mode;
-use switchboard_core::{Actor, CloseReason, Op, Role, SessionId};
+use switchboard_core::{Actor, CloseReason, Op, Role, SessionId, Timestamp};
 
-use super::Simulation;
-use super::client::{Down, Ghost, Up, later};
+use super::client::{Down, Ghost, Transport, Up, later};
 use super::line::Line;
+use super::random::Random;
+use super::{Simulation, shared_name};
 use crate::world::{CrashPoint, PeerId};
 
 impl Simulation {
     /// Lets something go wrong.
     pub(super) fn fail(&mut self) {
-        match self.random.below(30) {
-            0..9 => self.cut(),
+        match self.random.below(36) {
+            0..9 => self.cut(Notice::Soon),
             9..13 => self.stall(),
             13..16 => self.unstall(),
             16..18 => self.crash(),
@@ -32,37 +33,41 @@ impl Simulation {
                 self.note(format_args!("the server drains"));
             }
             27 => self.evict(),
-            _ => self.cut_raw(),
+            28 | 29 => self.cut_raw(),
+            30 => {
+                let count = u32::try_from(self.random.between(20, 80)).unwrap_or(20);
+                self.world.fail_appends(count);
+                self.note(format_args!("the log is full, for {count} batches"));
+            }
+            31..33 => {
+                let millis =
+                    if self.random.chance(50) { self.random.below(4) } else { self.random.below(600) };
+                self.world.take_time(millis);
+                self.note(format_args!("the log takes {millis} ms for each batch"));
+            }
+            _ => self.cut(Notice::Late),
         }
     }
 
     /// A transport breaks: some of what is on its way still arrives, at either end, and either end
     /// may notice late.
-    fn cut(&mut self) {
-        let index = self.random.index(self.clients.len());
+    fn cut(&mut self, notice: Notice) {
+        let index = self.random.index(self.clients.len() + self.guests.len());
         let now = self.world.now();
-        let Some(client) = self.clients.get_mut(index) else { return };
-        let Some(transport) = client.transport.as_mut().filter(|transport| !transport.severed) else {
-            return;
+        let ghost = match index.checked_sub(self.clients.len()) {
+            Some(place) => {
+                let transport = self.guests.get_mut(place).and_then(|guest| guest.transport.as_mut());
+                transport.and_then(|transport| sever(transport, notice, now, &mut self.random))
+            }
+            None => {
+                let transport = self.clients.get_mut(index).and_then(|client| client.transport.as_mut());
+                transport.and_then(|transport| sever(transport, notice, now, &mut self.random))
+            }
         };
-        let (up, down) = (transport.up.len() as u64, transport.down.len() as u64);
-        let kept_up = usize::try_from(self.random.below(up + 1)).unwrap_or(0);
-        let kept_down = usize::try_from(self.random.below(down + 1)).unwrap_or(0);
-        transport.up.truncate(kept_up);
-        transport.down.truncate(kept_down);
-        let server_delay = if self.random.chance(30) { self.random.between(50, 8_000) } else { 0 };
-        let client_delay = if self.random.chance(30) { self.random.between(5, 3_000) } else { 0 };
-        transport.up.push(Up::Cut, now, server_delay);
-        transport.down.push(Down::Closed(None), now, client_delay);
-        // From here on nothing that the client says is heard.
-        let ghost = Ghost { peer: transport.peer, up: std::mem::replace(&mut transport.up, Line::new()) };
-        transport.severed = true;
+        let Some((ghost, what)) = ghost else { return };
         self.ghosts.push(ghost);
         self.cuts += 1;
-        self.note(format_args!(
-            "client {index} is cut: {kept_up} of {up} and {kept_down} of {down} arrive, \
-             noticed after {server_delay} and {client_delay} ms"
-        ));
+        self.note(format_args!("client {index} is cut: {what}"));
     }
 
     fn cut_raw(&mut self) {
@@ -78,7 +83,9 @@ impl Simulation {
     fn some_peer(&mut self) -> Option<PeerId> {
         let clients = self.clients.iter().filter_map(|client| client.transport.as_ref());
         let raws = self.raws.iter().filter_map(|raw| raw.transport.as_ref());
-        let peers: Vec<PeerId> = clients.chain(raws).map(|transport| transport.peer).collect();
+        let guests = self.guests.iter().filter_map(|guest| guest.transport.as_ref());
+        let guests = guests.map(|transport| transport.peer);
+        let peers: Vec<PeerId> = clients.chain(raws).map(|transport| transport.peer).chain(guests).collect();
         self.random.pick(&peers).copied()
     }
 
@@ -128,7 +135,7 @@ impl Simulation {
     fn write_behind(&mut self) {
         let [owner, guest, ..] = self.principals.as_slice() else { return };
         let (owner, guest) = (owner.clone(), guest.clone());
-        let session = SessionId::named(&owner, "s0");
+        let session = SessionId::named(&owner, &shared_name(0));
         let roles = [Some(Role::Contributor), Some(Role::Contributor), Some(Role::Observer), None];
         let role = self.random.pick(&roles).copied().flatten();
         let op = Op::Admit { principal: guest.id.clone(), role };
@@ -155,8 +162,8 @@ impl Simulation {
     /// Everything works again, and everybody reads.
     pub(super) fn heal(&mut self) {
         self.world.disarm();
-        if self.world.is_down() || self.restart_at.take().is_some() {
-            self.world.restart();
+        if self.world.is_down() || self.restart_at.is_some() {
+            self.restart();
         }
         for peer in std::mem::take(&mut self.stalled) {
             self.world.unstall(peer);
@@ -164,5 +171,49 @@ impl Simulation {
         for index in 0..self.clients.len() {
             self.send_mode(index, Mode::Resume);
         }
+        self.bring_back_guests();
     }
+}
+
+/// When the ends of a transport notice that it is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// At once, or after a while.
+    Soon,
+    /// Not before everybody has lost patience: it is half open.
+    Late,
+}
+
+/// Breaks a transport, unless it is broken: what still arrives at the server, and in words what happens.
+fn sever<W>(
+    transport: &mut Transport<W>,
+    notice: Notice,
+    now: Timestamp,
+    random: &mut Random,
+) -> Option<(Ghost, String)> {
+    if transport.severed {
+        return None;
+    }
+    let (up, down) = (transport.up.len() as u64, transport.down.len() as u64);
+    let kept_up = usize::try_from(random.below(up + 1)).unwrap_or(0);
+    let kept_down = usize::try_from(random.below(down + 1)).unwrap_or(0);
+    transport.up.truncate(kept_up);
+    transport.down.truncate(kept_down);
+    let (server_delay, client_delay) = match notice {
+        Notice::Soon => (
+            if random.chance(30) { random.between(50, 8_000) } else { 0 },
+            if random.chance(30) { random.between(5, 3_000) } else { 0 },
+        ),
+        Notice::Late => (random.between(60_000, 120_000), random.between(60_000, 120_000)),
+    };
+    transport.up.push(Up::Cut, now, server_delay);
+    transport.down.push(Down::Closed(None), now, client_delay);
+    // From here on nothing that the client says is heard.
+    let ghost = Ghost { peer: transport.peer, up: std::mem::replace(&mut transport.up, Line::new()) };
+    transport.severed = true;
+    let what = format!(
+        "{kept_up} of {up} and {kept_down} of {down} arrive, \
+         noticed after {server_delay} and {client_delay} ms"
+    );
+    Some((ghost, what))
 }

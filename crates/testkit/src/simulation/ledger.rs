@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use switchboard_core::model::{CallEnd, Executor, TurnEnd, TurnRequest};
+use switchboard_core::model::{CallEnd, Executor, Part, TurnEnd, TurnRequest};
 use switchboard_core::{
-    AttachmentId, CallId, Committed, Event, Position, PrincipalId, Session, SessionId, SessionLimits,
-    Timestamp, TurnId,
+    AttachmentId, CallId, Committed, Event, MessageId, Position, PrincipalId, Session, SessionId,
+    SessionLimits, Timestamp, TurnId,
 };
 
 use super::{Fault, Invariant};
@@ -22,6 +22,13 @@ pub(crate) struct Ledger {
     keys: BTreeMap<(PrincipalId, String), Timestamp>,
     /// Who may see an identifier, by its random part.
     secrets: BTreeMap<String, BTreeSet<PrincipalId>>,
+    /// Who may read what of whom, since it was said in a session of both.
+    shared: BTreeSet<(PrincipalId, PrincipalId)>,
+    /// Turns by the names of their messages: what they answer, and the answer.
+    questions: BTreeMap<String, TurnId>,
+    answers: BTreeMap<String, TurnId>,
+    /// Turns by what their clients call them.
+    handles: BTreeMap<(SessionId, String), TurnId>,
     /// Events taken in.
     pub(super) events: u64,
 }
@@ -30,6 +37,8 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct SessionLog {
     head: Position,
+    readers: BTreeSet<PrincipalId>,
+    writers: BTreeSet<PrincipalId>,
     /// What applying every event leads to.
     mirror: Session,
 }
@@ -37,11 +46,15 @@ struct SessionLog {
 /// One turn.
 #[derive(Debug)]
 pub(super) struct TurnLog {
+    pub(super) session: SessionId,
+    protocol: String,
     pub(super) principal: PrincipalId,
     pub(super) tag: String,
     pub(super) events: Vec<Arc<Committed>>,
     pub(super) end: Option<TurnEnd>,
     pub(super) text: String,
+    /// What its answer says since it was put right: no more than was heard.
+    pub(super) edited: Option<String>,
     accepted: bool,
     started: bool,
     interrupted: bool,
@@ -58,12 +71,31 @@ impl Ledger {
             tags: BTreeMap::new(),
             keys: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            shared: BTreeSet::new(),
+            questions: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            handles: BTreeMap::new(),
             events: 0,
         }
     }
 
     pub(super) fn turn(&self, turn: &str) -> Option<&TurnLog> {
         self.turns.get(&TurnId::from(turn)).filter(|turn| turn.accepted)
+    }
+
+    /// The turn that its client calls so, in this session.
+    pub(super) fn handled(&self, session: &SessionId, handle: &str) -> Option<&TurnLog> {
+        self.turns.get(self.handles.get(&(session.clone(), handle.to_owned()))?)
+    }
+
+    /// The turn that asks with this message.
+    pub(super) fn asked_with(&self, message: &str) -> Option<&TurnLog> {
+        self.turns.get(self.questions.get(message)?)
+    }
+
+    /// The turn that is answered with this message.
+    pub(super) fn answered_with(&self, message: &str) -> Option<&TurnLog> {
+        self.turns.get(self.answers.get(message)?)
     }
 
     pub(super) fn tagged(&self, tag: &str) -> Option<&TurnLog> {
@@ -77,6 +109,15 @@ impl Ledger {
 
     pub(super) fn turns(&self) -> impl Iterator<Item = (&TurnId, &TurnLog)> {
         self.turns.iter()
+    }
+
+    /// How many turns were asked for in each protocol.
+    pub(super) fn spoken(&self) -> BTreeMap<String, u64> {
+        let mut spoken = BTreeMap::new();
+        for turn in self.turns.values() {
+            *spoken.entry(turn.protocol.clone()).or_default() += 1;
+        }
+        spoken
     }
 
     pub(super) fn sessions(&self) -> usize {
@@ -94,18 +135,64 @@ impl Ledger {
         self.sessions.get(session).map(|log| &log.mirror)
     }
 
-    /// Whether `principal` may see an identifier with this random part.
-    pub(super) fn may_see(&self, principal: &PrincipalId, secret: &str) -> bool {
-        self.secrets.get(secret).is_none_or(|known| known.contains(principal))
+    /// Nobody is shown words or identifiers of somebody with whom no session is shared.
+    pub(super) fn check_words(&self, reader: &PrincipalId, bytes: &[u8]) -> Result<(), Fault> {
+        let shares = |writer: &PrincipalId| self.shared.contains(&(reader.clone(), writer.clone()));
+        self.check_for(reader, bytes, |writer| writer == reader || shares(writer))
+    }
+
+    /// Where only turns of one's own are shown: no words or identifiers of anybody else.
+    pub(super) fn check_own_words(&self, reader: &PrincipalId, bytes: &[u8]) -> Result<(), Fault> {
+        self.check_for(reader, bytes, |writer| writer == reader)
+    }
+
+    fn check_for(
+        &self,
+        reader: &PrincipalId,
+        bytes: &[u8],
+        may: impl Fn(&PrincipalId) -> bool,
+    ) -> Result<(), Fault> {
+        for word in bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'~') {
+            let Ok(word) = std::str::from_utf8(word) else { continue };
+            if let Some((owner, _)) = word.split_once('~').and_then(|(_, rest)| rest.split_once('~')) {
+                if !may(&PrincipalId::from(owner)) {
+                    return Err(Fault::new(Invariant::Privacy, format!("{reader} reads words of {owner}")));
+                }
+            } else if word.len() == 26
+                && let Some(known) = self.secrets.get(word)
+                && !known.iter().any(&may)
+            {
+                return Err(Fault::new(Invariant::Privacy, format!("{reader} reads the identifier {word}")));
+            }
+        }
+        Ok(())
     }
 
     /// Takes in the next event of the log.
     pub(crate) fn take(&mut self, session: &SessionId, committed: &Arc<Committed>) -> Result<(), Fault> {
         self.events += 1;
         self.place(session, committed)?;
+        check_names(session, &committed.event)?;
         self.remember_secrets(session, &committed.event);
+        self.remember_readers(session, &committed.event);
+        if let Event::MessageEdited { message, parts, .. } = &committed.event {
+            self.put_right(message, parts);
+        }
         let Some(turn) = committed.event.turn() else { return Ok(()) };
-        self.follow(turn, committed).map_err(|fault| fault.within(format!("turn {turn} of {session}")))
+        self.follow(session, turn, committed)
+            .map_err(|fault| fault.within(format!("turn {turn} of {session}")))
+    }
+
+    fn put_right(&mut self, message: &MessageId, parts: &[Part]) {
+        let named = self.answers.get(message.as_str()).cloned();
+        let turn =
+            named.or_else(|| self.turns.keys().find(|id| MessageId::answer_of(id) == *message).cloned());
+        let texts = parts
+            .iter()
+            .filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None });
+        if let Some(turn) = turn.and_then(|id| self.turns.get_mut(&id)) {
+            turn.edited = Some(texts.collect());
+        }
     }
 
     /// As [`Ledger::take`], for the state only.
@@ -119,6 +206,8 @@ impl Ledger {
         let limits = &self.limits;
         let log = self.sessions.entry(session.clone()).or_insert_with(|| SessionLog {
             head: Position::default(),
+            readers: BTreeSet::new(),
+            writers: BTreeSet::new(),
             mirror: Session::new(session.clone(), limits.clone()),
         });
         let position = committed.position;
@@ -146,9 +235,22 @@ impl Ledger {
         }
     }
 
-    fn follow(&mut self, id: &TurnId, committed: &Arc<Committed>) -> Result<(), Fault> {
+    fn remember_readers(&mut self, session: &SessionId, event: &Event) {
+        let Some(log) = self.sessions.get_mut(session) else { return };
+        match event {
+            Event::SessionOpened { owner, .. } => log.readers.insert(owner.clone()),
+            Event::ParticipantJoined { principal, .. } => log.readers.insert(principal.clone()),
+            Event::TurnAccepted { origin, .. } => log.writers.insert(origin.principal.clone()),
+            _ => return,
+        };
+        let pairs =
+            log.readers.iter().flat_map(|reader| log.writers.iter().map(move |writer| (reader, writer)));
+        self.shared.extend(pairs.map(|(reader, writer)| (reader.clone(), writer.clone())));
+    }
+
+    fn follow(&mut self, session: &SessionId, id: &TurnId, committed: &Arc<Committed>) -> Result<(), Fault> {
         let event = &committed.event;
-        let turn = self.turns.entry(id.clone()).or_insert_with(TurnLog::unknown);
+        let turn = self.turns.entry(id.clone()).or_insert_with(|| TurnLog::unknown(session.clone()));
         if turn.end.is_some() {
             let invariant = match event {
                 Event::CallEnded { .. } => Invariant::OneCallEnd,
@@ -166,11 +268,18 @@ impl Ledger {
         }
         turn.events.push(committed.clone());
         match event {
-            Event::TurnAccepted { request, origin, key, .. } => {
+            Event::TurnAccepted { request, origin, key, names, .. } => {
+                if let Some(handle) = &origin.handle {
+                    self.handles.insert((session.clone(), handle.clone()), id.clone());
+                }
+                let names = names.as_deref().cloned().unwrap_or_default();
+                self.questions.insert(names.input_of(id).to_string(), id.clone());
+                self.answers.insert(names.answer_of(id).to_string(), id.clone());
                 if std::mem::replace(&mut turn.accepted, true) {
                     return Err(Fault::new(Invariant::OneExecution, "accepted twice"));
                 }
                 turn.principal = origin.principal.clone();
+                turn.protocol.clone_from(&origin.protocol);
                 turn.tag = tag(request);
                 let tag = turn.tag.clone();
                 if let Some(key) = key {
@@ -242,13 +351,21 @@ impl Ledger {
 }
 
 impl TurnLog {
-    fn unknown() -> Self {
+    /// Whether nothing of it follows any more, but its end.
+    pub(super) const fn is_stopped(&self) -> bool {
+        self.end.is_some() || self.interrupted
+    }
+
+    fn unknown(session: SessionId) -> Self {
         Self {
+            session,
+            protocol: String::new(),
             principal: PrincipalId::from("nobody"),
             tag: String::new(),
             events: Vec::new(),
             end: None,
             text: String::new(),
+            edited: None,
             accepted: false,
             started: false,
             interrupted: false,
@@ -256,6 +373,25 @@ impl TurnLog {
             ended_calls: BTreeMap::new(),
         }
     }
+}
+
+/// Sessions, turns and agents are named in logs: their names have no content.
+fn check_names(session: &SessionId, event: &Event) -> Result<(), Fault> {
+    let turn = event.turn().map(TurnId::as_str);
+    let agent = match event {
+        Event::TurnAccepted { agent, .. } | Event::SessionOpened { agent, .. } => Some(agent.as_str()),
+        _ => None,
+    };
+    let names = [Some(session.as_str()), turn, agent];
+    match names.into_iter().flatten().find(|name| has_content(name)) {
+        Some(name) => Err(Fault::new(Invariant::Quiet, format!("{name:?} would be logged"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether a text has words of somebody in it.
+pub(super) fn has_content(text: &str) -> bool {
+    text.contains('~')
 }
 
 /// What the simulation calls a request: the last word of its input.

@@ -23,6 +23,11 @@ impl<T> Line<T> {
         self.queue.push_back((self.last, thing));
     }
 
+    /// Sends something that overtakes everything else, as control frames may.
+    pub(super) fn push_ahead(&mut self, thing: T, now: Timestamp) {
+        self.queue.push_front((now, thing));
+    }
+
     /// What has arrived.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<T> {
         if self.next_due()? > now {

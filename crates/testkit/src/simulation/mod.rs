@@ -1,8 +1,8 @@
 //! A world in which everything happens in any order and goes wrong in every way, from one seed.
 //!
-//! Several principals with several clients (the real client half of ASP) and peers by hand invoke,
-//! interrupt, answer, pause and leave, while transports are cut, readers stall, clocks jump, the log
-//! refuses and the server dies. After each step, and once more when everything has come to rest,
+//! Several principals with several clients (the real client halves of all protocols, on the same sessions)
+//! and peers by hand invoke, interrupt, answer, pause and leave, while transports are cut, readers stall,
+//! clocks jump, the log refuses and the server dies. After each step, and once more when everything has come to rest,
 //! every [`Invariant`] is checked. What it finds is repeated exactly by the same seed.
 //!
 //! ```
@@ -12,7 +12,7 @@
 //! assert!(report.is_ok_and(|report| report.steps == 20));
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -20,10 +20,16 @@ use std::time::Duration;
 use switchboard_asp::{Asp, AspLimits};
 use switchboard_core::{Principal, SessionLimits, Timestamp};
 
+mod acolyte;
 mod actions;
+mod aip;
+mod alicia;
 mod client;
 mod expected;
+mod facts;
 mod faults;
+mod guest;
+mod guests;
 mod ledger;
 mod line;
 mod random;
@@ -33,11 +39,13 @@ mod stories;
 mod tamper;
 mod tap;
 mod view;
+mod vip;
 mod wire;
 
 use crate::script::Recovery;
 use crate::world::{Order, PeerId, Settings, World};
 use client::{Client, Ghost};
+use guest::Guest;
 pub(crate) use ledger::Ledger;
 use random::Random;
 use raw::Raw;
@@ -78,14 +86,31 @@ pub struct SimulationOptions {
     pub clients: usize,
     /// Peers by hand.
     pub raws: usize,
+    /// Only this protocol is spoken; all of them otherwise.
+    pub tongue: Option<Tongue>,
     /// Breaks the environment, to see whether that is noticed.
     pub mutation: Option<Mutation>,
 }
 
 impl Default for SimulationOptions {
     fn default() -> Self {
-        Self { steps: 160, clients: 4, raws: 2, mutation: None }
+        Self { steps: 110, clients: 2, raws: 1, tongue: None, mutation: None }
     }
+}
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tongue {
+    /// The Agent Socket Protocol.
+    Asp,
+    /// Acolyte, over WebSocket.
+    Acolyte,
+    /// AIP: devices, and whoever gives them tasks.
+    Aip,
+    /// Alicia, over WebSocket.
+    Alicia,
+    /// VIP, over WebSocket and without audio.
+    Vip,
 }
 
 /// What has to hold, whatever happens.
@@ -113,6 +138,8 @@ pub enum Invariant {
     OneExecution,
     /// Nobody sees words or identifiers of somebody else.
     Privacy,
+    /// Nothing that a server writes into its logs has content in it.
+    Quiet,
     /// Everything that was asked for ends, once nothing goes wrong any more.
     Rest,
     /// Nothing panics.
@@ -156,6 +183,8 @@ pub enum Mutation {
     RunTwice,
     /// A frame arrives at somebody else.
     Leak,
+    /// A turn is named after what somebody said.
+    Gossip,
     /// A connection panics.
     Panic,
 }
@@ -171,6 +200,8 @@ pub struct Report {
     pub events: u64,
     /// Turns.
     pub turns: usize,
+    /// Turns by the protocol in which they were asked for.
+    pub spoken: BTreeMap<String, u64>,
     /// Sessions.
     pub sessions: usize,
     /// Frames that clients received.
@@ -187,6 +218,8 @@ pub struct Report {
     pub digest: u64,
     /// Whether the mutation found its opportunity.
     pub struck: bool,
+    /// What happened last.
+    pub trace: Vec<String>,
 }
 
 /// What a simulation found.
@@ -274,6 +307,9 @@ struct Simulation {
     principals: Vec<Principal>,
     clients: Vec<Client>,
     raws: Vec<Raw>,
+    guests: Vec<Guest>,
+    /// What guests speak; each as one process of the server knows it.
+    protocols: BTreeMap<Tongue, Tapped>,
     ghosts: Vec<Ghost>,
     stalled: BTreeSet<PeerId>,
     restart_at: Option<Timestamp>,
@@ -308,13 +344,20 @@ impl Simulation {
         let mut world = World::with(settings);
         world.set_default_agent("steady", stories::agent(Recovery::Replay));
         world.add_agent("frail", stories::agent(Recovery::Fail));
-        let principals: Vec<Principal> = ["ann", "bob"].into_iter().map(Principal::new).collect();
-        let owner = |index: usize| principals.get(index % principals.len()).cloned();
-        let clients = (0..options.clients).filter_map(owner).map(|owner| Client::new(owner, &mut random));
-        let clients = clients.collect();
-        let raws = (0..options.raws).filter_map(owner).map(Raw::new).collect();
+        world.add_chronicler(switchboard_alicia::annals::Annalist);
+        world.add_chronicler(switchboard_vip::minutes::Secretary);
+        let principals: Vec<Principal> = PRINCIPALS.into_iter().map(Principal::new).collect();
+        // The last one keeps to itself.
+        let owner = |index: usize| principals.get(index % (principals.len() - 1)).cloned();
+        let asp = options.tongue.is_none_or(|tongue| tongue == Tongue::Asp);
+        let (clients, raws) = if asp { (options.clients, options.raws) } else { (0, 0) };
+        let clients = (0..clients).filter_map(owner).map(|owner| Client::new(owner, &mut random)).collect();
+        let raws = (0..raws).filter_map(owner).map(Raw::new).collect();
+        let guests = guests::invite(options.tongue, &principals, &mut random);
         let tap = Tap::new(options.mutation);
         Self {
+            guests,
+            protocols: guests::protocols(&tap),
             protocol: tap.protocol(Asp::new(asp_limits())),
             tap,
             tamper: Tamper::new(options.mutation),
@@ -339,6 +382,13 @@ impl Simulation {
         }
     }
 
+    /// The server starts as a new process, which knows nothing but its log.
+    fn restart(&mut self) {
+        self.restart_at = None;
+        self.protocols = guests::protocols(&self.tap);
+        self.world.restart();
+    }
+
     fn note(&mut self, what: fmt::Arguments<'_>) {
         self.trace.note(self.world.now(), what);
     }
@@ -349,6 +399,7 @@ impl Simulation {
             steps: self.steps,
             events: self.ledger.events,
             turns: self.ledger.turns().count(),
+            spoken: self.ledger.spoken(),
             sessions: self.ledger.sessions(),
             frames: self.frames,
             cuts: self.cuts,
@@ -357,6 +408,7 @@ impl Simulation {
             millis: u64::try_from(self.world.now().since(start()).as_millis()).unwrap_or(u64::MAX),
             digest: self.trace.digest,
             struck: self.tamper.struck,
+            trace: self.trace.last.iter().cloned().collect(),
         }
     }
 }
@@ -382,4 +434,10 @@ pub(crate) fn asp_limits() -> AspLimits {
     }
 }
 
-const TRACE: usize = 40;
+/// What sessions are called that clients of several protocols share; `number` is small.
+fn shared_name(number: u64) -> String {
+    format!("sess_{number}")
+}
+
+const PRINCIPALS: [&str; 3] = ["ann", "bob", "eve"];
+const TRACE: usize = 60;

@@ -12,7 +12,7 @@ use switchboard_core::{Frame, Principal};
 use super::client::{Down, Transport, Up, latency};
 use super::ledger::{Ledger, TurnLog};
 use super::wire::{Said, marker};
-use super::{Fault, Invariant, Simulation, stories};
+use super::{Fault, Invariant, Simulation, shared_name, stories};
 use crate::world::opening;
 
 /// A peer of the draft, by hand.
@@ -136,8 +136,9 @@ impl Simulation {
         if !map {
             return frame(Opcode::Invoke, id, input.as_bytes());
         }
+        let name = shared_name(self.random.below(2));
         // The tag is the last word, also of the whole payload.
-        let payload = format!(r#"{{"kind":"chat","session":"s{}","input":"{input}"}}"#, self.random.below(2));
+        let payload = format!(r#"{{"kind":"chat","session":"{name}","input":"{input}"}}"#);
         frame(Opcode::Invoke, id, payload.as_bytes())
     }
 

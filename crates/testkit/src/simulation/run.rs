@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use switchboard_core::{Frame, Session, Timestamp};
 
-use super::client::{Transport, Up, later};
+use super::client::{Up, later};
+use super::guest::Guest;
 use super::tap::weight;
-use super::{Fault, Invariant, Simulation, SimulationOptions};
+use super::{Fault, Invariant, Simulation, SimulationOptions, Tongue};
 use crate::world::Received;
 
 impl Simulation {
@@ -15,6 +16,7 @@ impl Simulation {
             self.steps = step + 1;
             match self.random.below(10) {
                 0..6 => self.act(),
+                6..8 if self.raws.is_empty() => self.act(),
                 6..8 => {
                     let index = self.random.index(self.raws.len());
                     self.poke_raw(index);
@@ -34,9 +36,16 @@ impl Simulation {
         self.note(format_args!("everything works again"));
         self.heal();
         let give_up = later(self.world.now(), REST_MS);
+        let mut rounds = 0;
         while self.world.now() < give_up {
             self.pump(400, give_up)?;
-            let idle = self.clients.iter().all(super::client::Client::is_idle);
+            rounds += 1;
+            if rounds > MOST_ROUNDS {
+                let detail = format!("still busy at {:?}", self.world.now());
+                return Err(Fault::new(Invariant::Rest, detail));
+            }
+            let idle = self.clients.iter().all(super::client::Client::is_idle)
+                && self.guests.iter().all(|guest| guest.speaker.is_idle(&self.ledger));
             if idle && self.ledger.turns().all(|(_, turn)| turn.end.is_some()) {
                 break;
             }
@@ -60,6 +69,10 @@ impl Simulation {
             if let Some(open) = open.filter(|open| open.len() > usize::from(u8::MAX)) {
                 return Err(Fault::new(Invariant::Rest, format!("raw peer {index}: {open:?} never end")));
             }
+        }
+        for (index, guest) in self.guests.iter().enumerate() {
+            let rest = guest.speaker.check_rest(&self.ledger);
+            rest.map_err(|fault| fault.within(format!("guest {index}")))?;
         }
         self.replay()
     }
@@ -85,6 +98,9 @@ impl Simulation {
         for _ in 0..budget {
             for index in 0..self.clients.len() {
                 self.drain_client(index)?;
+            }
+            for index in 0..self.guests.len() {
+                self.drain_guest(index)?;
             }
             if self.happen()? {
                 continue;
@@ -113,8 +129,7 @@ impl Simulation {
             return Ok(true);
         }
         if self.restart_at.is_some_and(|at| at <= now) {
-            self.restart_at = None;
-            self.world.restart();
+            self.restart();
             self.note(format_args!("the server starts"));
             self.collect()?;
             return Ok(true);
@@ -128,10 +143,15 @@ impl Simulation {
         if self.carry(now) {
             return Ok(true);
         }
-        let (clients, raws) = (self.clients.len(), self.raws.len());
-        let first = self.random.index(clients.max(1));
-        for offset in 0..clients {
-            if self.serve_client((first + offset) % clients)? {
+        let (clients, guests, raws) = (self.clients.len(), self.guests.len(), self.raws.len());
+        let first = self.random.index(clients + guests);
+        for offset in 0..clients + guests {
+            let index = (first + offset) % (clients + guests);
+            let served = match index.checked_sub(clients) {
+                Some(guest) => self.serve_guest(guest)?,
+                None => self.serve_client(index)?,
+            };
+            if served {
                 return Ok(true);
             }
         }
@@ -153,6 +173,9 @@ impl Simulation {
         let raws = self.raws.iter_mut().filter_map(|raw| raw.transport.as_mut());
         let lines = clients.chain(raws).filter(|transport| !transport.severed);
         let lines = lines.map(|transport| (transport.peer, &mut transport.up));
+        let guests = self.guests.iter_mut().filter_map(|guest| guest.transport.as_mut());
+        let guests = guests.filter(|transport| !transport.severed);
+        let lines = lines.chain(guests.map(|transport| (transport.peer, &mut transport.up)));
         let ghosts = self.ghosts.iter_mut().map(|ghost| (ghost.peer, &mut ghost.up));
         for (peer, up) in lines.chain(ghosts) {
             match up.pop(now) {
@@ -171,6 +194,7 @@ impl Simulation {
         let clients = self.clients.iter().filter_map(super::client::Client::next_due);
         let raws = self.raws.iter().filter_map(|raw| raw.transport.as_ref()?.next_due());
         let ghosts = self.ghosts.iter().filter_map(|ghost| ghost.up.next_due());
+        let clients = clients.chain(self.guests.iter().filter_map(Guest::next_due));
         let world = self.world.next_wake();
         let due = clients.chain(raws).chain(ghosts).chain(world).chain(self.restart_at).min();
         due.map(|at| at.max(self.world.now().after(Duration::from_micros(1))))
@@ -189,7 +213,21 @@ impl Simulation {
             };
             let received = self.world.take(transport.peer);
             if !received.is_empty() {
-                let received = self.tamper.received(received, index, index % self.principals.len());
+                let owned = Some(&client.principal) == self.principals.first();
+                let received = self.tamper.received(received, index, Tongue::Asp, owned);
+                digest(&mut self.trace, &received);
+                transport.take_in(received, now, &mut self.random);
+            }
+        }
+        for (index, guest) in self.guests.iter_mut().enumerate() {
+            let Some(transport) = guest.transport.as_mut().filter(|transport| !transport.severed) else {
+                continue;
+            };
+            let received = self.world.take(transport.peer);
+            if !received.is_empty() {
+                let (place, tongue) = (self.clients.len() + index, guest.speaker.tongue());
+                let owned = Some(&guest.principal) == self.principals.first();
+                let received = self.tamper.received(received, place, tongue, owned);
                 digest(&mut self.trace, &received);
                 transport.take_in(received, now, &mut self.random);
             }
@@ -246,10 +284,16 @@ impl Simulation {
                 return Err(Fault::new(Invariant::Bounds, detail));
             }
         }
+        let waiting = self.world.waiting();
+        if waiting > MAX_WAITING {
+            return Err(Fault::new(Invariant::Bounds, format!("{waiting} letters wait in one queue")));
+        }
         let clients = self.clients.iter().filter_map(|client| client.transport.as_ref());
         let raws = self.raws.iter().filter_map(|raw| raw.transport.as_ref());
-        for Transport { peer, .. } in clients.chain(raws) {
-            let backlog = self.world.backlog(*peer);
+        let guests = self.guests.iter().filter_map(|guest| guest.transport.as_ref());
+        let peers = clients.chain(raws).map(|transport| transport.peer);
+        for peer in peers.chain(guests.map(|transport| transport.peer)) {
+            let backlog = self.world.backlog(peer);
             if backlog > MAX_BACKLOG {
                 let detail = format!("{backlog} bytes wait for {peer:?}");
                 return Err(Fault::new(Invariant::Bounds, detail));
@@ -261,15 +305,22 @@ impl Simulation {
 
 fn digest(trace: &mut super::Trace, received: &[Received]) {
     for received in received {
-        if let Received::Frame(Frame::Binary(bytes)) = received {
-            trace.mix(&bytes.len().to_be_bytes());
-            trace.mix(bytes.get(..bytes.len().min(24)).unwrap_or_default());
-        }
+        let bytes = match received {
+            Received::Frame(Frame::Binary(bytes)) => &bytes[..],
+            Received::Frame(Frame::Text(text)) => text.as_bytes(),
+            _ => continue,
+        };
+        trace.mix(&bytes.len().to_be_bytes());
+        trace.mix(bytes.get(..bytes.len().min(24)).unwrap_or_default());
     }
 }
 
 /// Longer than any deadline, and than a transport takes to be given up.
+/// Whoever is not idle after so much is busy with nothing.
+const MOST_ROUNDS: u32 = 1_000;
 const REST_MS: u64 = 400_000;
 /// What may wait on one transport: as much as a connection releases at once, and one answer.
 const MAX_BACKLOG: usize = 512 << 10;
 const MAX_SESSION: usize = 1 << 20;
+/// What may wait in front of a session while the log refuses, or of a connection.
+const MAX_WAITING: usize = 2_000;

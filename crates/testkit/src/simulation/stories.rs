@@ -11,7 +11,7 @@ use switchboard_core::model::{
     ToolAnnotations,
 };
 
-use crate::script::{Recovery, Script, Step, ToolSpec};
+use crate::script::{BatchCommand, Recovery, Script, Step, ToolSpec};
 
 /// An agent that tells every story below, and recovers as asked.
 pub(super) fn agent(recovery: Recovery) -> Script {
@@ -39,8 +39,12 @@ pub(super) fn agent(recovery: Recovery) -> Script {
 /// The names of the stories; the more often one is here, the more often it is told.
 pub(super) const NAMES: &[&str] = &[
     "burst", "burst", "paced", "paced", "paced", "long", "call", "call", "twice", "ask", "tool", "mix",
-    "mix", "fail", "empty", "panic", "hang", "deaf", "lose", "grow", "unknown", "echo", "late",
+    "mix", "fail", "empty", "panic", "hang", "deaf", "lose", "grow", "unknown", "echo", "late", "babble",
 ];
+
+/// The names of stories for whoever has a device.
+pub(super) const PLANS: &[&str] =
+    &["plan", "plan", "plan", "strict", "burst", "paced", "fail", "empty", "panic", "hang", "lose", "late"];
 
 /// The tool that clients execute.
 pub(super) const CLIENT_TOOL: &str = "lookup";
@@ -101,6 +105,8 @@ fn stories() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         ("mix", mixed()),
+        ("plan", vec![Step::Echo, batch(2), Step::Results, batch(1), done()]),
+        ("strict", vec![batch(1), Step::FailIfFailed("it failed".into()), Step::Echo, batch(3), done()]),
         ("fail", vec![Step::Echo, Step::Wait(20), Step::Fill { bytes: 900, piece: 300 }, failure()]),
         ("empty", vec![Step::End(Finish::Empty)]),
         ("panic", vec![Step::Reason("hm".into()), Step::Panic]),
@@ -111,6 +117,7 @@ fn stories() -> Vec<(&'static str, Vec<Step>)> {
             "unknown",
             vec![Step::Call { tool: "nothing".into(), args: json!({}), timeout_ms: 500, give_up: true }],
         ),
+        ("babble", vec![Step::Echo, Step::Repeat { times: 150, every: 1, steps: vec![text("bla ")] }]),
         ("late", vec![Step::Wait(1_200), Step::Echo, Step::Wait(300), text("done")]),
     ]
 }
@@ -132,6 +139,16 @@ fn mixed() -> Vec<Step> {
         Step::Usage(BTreeMap::from([("input".to_owned(), 7), ("output".to_owned(), 9)])),
         Step::End(Finish::Length),
     ]
+}
+
+/// Commands for a device.
+fn batch(size: usize) -> Step {
+    let commands = vec![BatchCommand::new("press", json!({"key": "enter"})); size];
+    Step::Batch { commands, timeout_ms: 2_000 }
+}
+
+fn done() -> Step {
+    Step::EndWithResults { result: Some(json!("done")), error: None }
 }
 
 fn failure() -> Step {

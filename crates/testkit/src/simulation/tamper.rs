@@ -7,7 +7,7 @@ use bytes::Bytes;
 use switchboard_core::model::{Output, TurnEnd};
 use switchboard_core::{Committed, Event, Frame, SessionId, TurnId};
 
-use super::Mutation;
+use super::{Mutation, Tongue};
 use crate::world::Received;
 
 /// Changes copies on their way to the checker; the world itself stays as it is.
@@ -22,7 +22,8 @@ pub(super) struct Tamper {
     forgotten: Option<TurnId>,
     /// The client that hears of no end any more.
     unended: Option<usize>,
-    stray: Option<Bytes>,
+    /// Something that the first principal was told, and whoever else speaks the same.
+    stray: Option<(Tongue, Frame)>,
 }
 
 impl Tamper {
@@ -83,7 +84,13 @@ impl Tamper {
             return events;
         }
         let extra = self.extra(event);
-        events.push(self.numbered(session, &committed, event.clone()));
+        let mut copy = event.clone();
+        if let Event::TurnAccepted { turn, request, .. } = &mut copy
+            && self.strikes(Mutation::Gossip, request.text().contains('~'))
+        {
+            *turn = TurnId::new(request.text());
+        }
+        events.push(self.numbered(session, &committed, copy));
         if let Some(extra) = extra {
             *self.shift.entry(session.clone()).or_default() += 1;
             events.push(self.numbered(session, &committed, extra));
@@ -118,36 +125,41 @@ impl Tamper {
         Arc::new(copy)
     }
 
-    /// What arrives at this client, one of this principal, instead of what was sent.
+    /// What arrives at this client instead of what was sent; `owned` if it is one of the first principal.
     pub(super) fn received(
         &mut self,
         received: Vec<Received>,
         client: usize,
-        principal: usize,
+        tongue: Tongue,
+        owned: bool,
     ) -> Vec<Received> {
         if self.mutation.is_none() {
             return received;
         }
         let mut arriving = Vec::new();
         for item in received {
-            let Received::Frame(Frame::Binary(bytes)) = &item else {
-                arriving.push(item);
-                continue;
+            let frame = match &item {
+                Received::Frame(frame) => frame,
+                Received::Close(_) | Received::Lost => {
+                    arriving.push(item);
+                    continue;
+                }
             };
-            let (stream, terminal) = kind(bytes);
-            if self.strikes(Mutation::LoseFrame, stream && !terminal) || self.loses_end(bytes, client) {
+            let (stream, terminal) = kind(tongue, frame);
+            if self.strikes(Mutation::LoseFrame, stream && !terminal) || self.loses_end(terminal, client) {
                 continue;
             }
             let twice = self.strikes(Mutation::RepeatFrame, stream && !terminal)
                 || self.strikes(Mutation::RepeatTerminal, terminal);
             if self.is(Mutation::Leak) && stream {
-                if principal == 0 {
-                    let marked = bytes.contains(&b'~');
-                    self.stray = self.stray.take().or_else(|| marked.then(|| bytes.clone()));
-                } else if let Some(stray) = self.stray.clone()
+                if owned {
+                    let stray = || is_marked(frame).then(|| (tongue, frame.clone()));
+                    self.stray = self.stray.take().or_else(stray);
+                } else if let Some((_, stray)) = self.stray.clone().filter(|(spoken, _)| *spoken == tongue)
                     && self.strikes(Mutation::Leak, true)
                 {
-                    arriving.push(Received::Frame(Frame::Binary(readdress(&stray, bytes))));
+                    let stray = if tongue == Tongue::Asp { readdress(&stray, frame) } else { stray };
+                    arriving.push(Received::Frame(stray));
                 }
             }
             if twice {
@@ -160,8 +172,7 @@ impl Tamper {
 
     /// Whether this is an end that is not to arrive. One alone would hardly be missed: a resume sends
     /// it again, and a client that has asked to stop takes a cut for the answer.
-    fn loses_end(&mut self, bytes: &Bytes, client: usize) -> bool {
-        let (_, terminal) = kind(bytes);
+    fn loses_end(&mut self, terminal: bool, client: usize) -> bool {
         if self.strikes(Mutation::LoseTerminal, terminal) {
             self.unended = Some(client);
         }
@@ -169,8 +180,33 @@ impl Tamper {
     }
 }
 
+/// Whether a frame has a piece of an answer, by which a loss would be noticed, and whether it ends one.
+fn kind(tongue: Tongue, frame: &Frame) -> (bool, bool) {
+    match (tongue, frame) {
+        (Tongue::Asp, Frame::Binary(bytes)) => stream_of_asp(bytes),
+        (Tongue::Acolyte, Frame::Text(text)) => (
+            text.contains("\"text-delta\""),
+            text.contains("\"chat.done\"") || text.contains("\"chat.error\""),
+        ),
+        (Tongue::Vip, Frame::Text(text)) => {
+            (text.contains("\"response.text.delta\""), text.contains("\"response.done\""))
+        }
+        (Tongue::Aip, Frame::Text(text)) => (text.contains("\"command\""), text.contains("\"task_end\"")),
+        (Tongue::Alicia, Frame::Binary(bytes)) => super::alicia::sentence(bytes),
+        _ => (false, false),
+    }
+}
+
+fn is_marked(frame: &Frame) -> bool {
+    match frame {
+        Frame::Text(text) => text.contains('~'),
+        Frame::Binary(bytes) => bytes.contains(&b'~'),
+        _ => false,
+    }
+}
+
 /// Whether a message is a STREAM with an index, and whether it ends its request.
-fn kind(bytes: &Bytes) -> (bool, bool) {
+fn stream_of_asp(bytes: &Bytes) -> (bool, bool) {
     let stream = bytes.first().is_some_and(|byte| byte & 0x0F == 3) && bytes.get(2..4) != Some(&[0, 0]);
     let terminal = stream && bytes.get(1).is_some_and(|flags| flags & 1 == 1);
     let numbered = bytes.windows(3).any(|window| window == b"\"n\"")
@@ -178,11 +214,12 @@ fn kind(bytes: &Bytes) -> (bool, bool) {
     (stream && numbered, terminal)
 }
 
-/// The same frame, under the id of another.
-fn readdress(bytes: &Bytes, other: &Bytes) -> Bytes {
+/// The same frame, under the id of another where that is easy.
+fn readdress(frame: &Frame, other: &Frame) -> Frame {
+    let (Frame::Binary(bytes), Frame::Binary(other)) = (frame, other) else { return frame.clone() };
     let mut copy = bytes.to_vec();
     if let (Some(to), Some(from)) = (copy.get_mut(2..4), other.get(2..4)) {
         to.copy_from_slice(from);
     }
-    copy.into()
+    Frame::Binary(copy.into())
 }

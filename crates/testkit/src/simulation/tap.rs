@@ -6,10 +6,9 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use switchboard_asp::Asp;
 use switchboard_core::{
-    Connection, Frame, Input, Opening, OpeningRequest, Output, Protocol, Refusal, RefusalReply, Reply,
-    RequestId, Route, Seed, SessionId, Timestamp, Upgrade, Violation,
+    Connection, Frame, Input, Lookup, Opening, OpeningRequest, Output, Principal, Protocol, Refusal,
+    RefusalReply, Reply, RequestId, Route, Seed, SessionId, Timestamp, Upgrade, Violation,
 };
 
 use super::{Fault, Invariant, Mutation};
@@ -17,7 +16,7 @@ use super::{Fault, Invariant, Mutation};
 /// A protocol whose connections are watched.
 #[derive(Debug)]
 pub(super) struct Tapped {
-    asp: Asp,
+    inner: Box<dyn Protocol>,
     tap: Tap,
 }
 
@@ -38,8 +37,8 @@ impl Tap {
         Self(Arc::new(Mutex::new(Reports { fault: None, mutation, countdown: 60 })))
     }
 
-    pub(super) fn protocol(&self, asp: Asp) -> Tapped {
-        Tapped { asp, tap: self.clone() }
+    pub(super) fn protocol(&self, inner: impl Protocol + 'static) -> Tapped {
+        Tapped { inner: Box::new(inner), tap: self.clone() }
     }
 
     /// The first thing that was wrong.
@@ -76,24 +75,28 @@ impl Tap {
 
 impl Protocol for Tapped {
     fn name(&self) -> &'static str {
-        self.asp.name()
+        self.inner.name()
     }
 
     fn routes(&self) -> &'static [Route] {
-        self.asp.routes()
+        self.inner.routes()
     }
 
     fn max_message(&self) -> usize {
-        self.asp.max_message()
+        self.inner.max_message()
     }
 
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
-        self.asp.inspect(request)
+        self.inner.inspect(request)
+    }
+
+    fn preview(&self, request: &OpeningRequest, principal: &Principal) -> Option<Lookup> {
+        self.inner.preview(request, principal)
     }
 
     fn accept(&self, upgrade: Upgrade, seed: Seed) -> Result<Box<dyn Connection>, Refusal> {
         Ok(Box::new(TappedConnection {
-            inner: self.asp.accept(upgrade, seed)?,
+            inner: self.inner.accept(upgrade, seed)?,
             tap: self.tap.clone(),
             asked: BTreeMap::new(),
             positions: BTreeMap::new(),
@@ -104,8 +107,8 @@ impl Protocol for Tapped {
         }))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> RefusalReply {
-        self.asp.refuse(refusal)
+    fn refuse(&self, refusal: &Refusal, request_id: &str) -> RefusalReply {
+        self.inner.refuse(refusal, request_id)
     }
 }
 
@@ -153,6 +156,13 @@ impl TappedConnection {
         }
     }
 
+    fn sends(&mut self, bytes: &[u8]) {
+        self.output_bytes += bytes.len();
+        if self.tap.is(Mutation::Hoard) {
+            self.hoard.extend(std::iter::repeat_n(Bytes::copy_from_slice(bytes), 400));
+        }
+    }
+
     /// What it holds, and what one input made it do, is bounded.
     fn measure(&mut self) {
         self.inputs += 1;
@@ -194,12 +204,8 @@ impl Connection for TappedConnection {
         let output = self.inner.poll_output();
         self.outputs += 1;
         match &output {
-            Output::Send(Frame::Binary(bytes)) => {
-                self.output_bytes += bytes.len();
-                if self.tap.is(Mutation::Hoard) {
-                    self.hoard.extend(std::iter::repeat_n(bytes.clone(), 200));
-                }
-            }
+            Output::Send(Frame::Binary(bytes)) => self.sends(bytes),
+            Output::Send(Frame::Text(text)) => self.sends(text.as_bytes()),
             Output::Attach(request, session, from) => {
                 self.asked.insert(*request, (session.clone(), from.map(|from| from.seq)));
             }
@@ -233,7 +239,7 @@ impl fmt::Write for Counter {
     }
 }
 
-const MEASURE_EVERY: u64 = 128;
+const MEASURE_EVERY: u64 = 48;
 /// What may wait for a slow reader, printed, and everything else.
 const MAX_WEIGHT: usize = 512 << 10;
 const MAX_OUTPUTS: u64 = 8192;

@@ -229,19 +229,7 @@ impl Wire {
             }
             None => &whole.payload,
         };
-        for word in bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'~') {
-            let Ok(word) = std::str::from_utf8(word) else { continue };
-            if let Some((owner, _)) = word.split_once('~').and_then(|(_, rest)| rest.split_once('~')) {
-                if owner != self.principal.as_str() {
-                    let detail = format!("{} reads words of {owner}", self.principal);
-                    return Err(Fault::new(Invariant::Privacy, detail));
-                }
-            } else if word.len() == 26 && !ledger.may_see(&self.principal, word) {
-                let detail = format!("{} reads the identifier {word}", self.principal);
-                return Err(Fault::new(Invariant::Privacy, detail));
-            }
-        }
-        Ok(())
+        ledger.check_own_words(&self.principal, bytes)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The way in, with the rules of `server/src/upgrade.rs`: inspect, authenticate, authorise, accept.
 
 use switchboard_core::{
-    Credential, Head, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Scope, Seed, SplitMix,
-    Upgrade,
+    Actor, Credential, Head, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Reply, Scope, Seed,
+    SplitMix, Upgrade,
 };
 
 use super::peer::{Peer, answer};
@@ -30,7 +30,11 @@ impl World {
         self.try_enter(protocol, principal, OpeningRequest::default(), opening)
     }
 
-    fn try_enter(
+    /// As [`World::try_connect`], for protocols that look at what is asked for.
+    ///
+    /// # Errors
+    /// What the protocol, or a server that is down, says.
+    pub fn try_enter(
         &mut self,
         protocol: &dyn Protocol,
         principal: Principal,
@@ -41,7 +45,14 @@ impl World {
             return Err(Refusal::Draining { retry_ms: 1000 });
         }
         let agent = opening.agent.clone().unwrap_or_else(|| self.default_agent.clone());
+        let actor = Actor::client(principal.id.clone());
+        let preview = protocol.preview(&request, &principal);
+        let known = match preview.map(|lookup| self.look(&actor, &lookup)) {
+            Some(Ok(Reply::Rows(rows))) => rows,
+            Some(Ok(_) | Err(_)) | None => Vec::new(),
+        };
         let upgrade = Upgrade {
+            known,
             remote: false,
             now: self.now,
             principal: principal.clone(),

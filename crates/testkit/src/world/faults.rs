@@ -18,10 +18,22 @@ impl World {
         self.push_inbound(peer, Inbound::Closed(CloseReason::PeerClosed(code)));
     }
 
-    /// Takes back [`World::crash_at`] and [`World::fail_appends`].
+    /// From now on an append takes so many milliseconds.
+    pub fn take_time(&mut self, millis: u64) {
+        self.settings.commit_ms = millis;
+    }
+
+    /// Takes back [`World::crash_at`], [`World::fail_appends`] and [`World::take_time`].
     pub fn disarm(&mut self) {
         self.trap = None;
         self.failing_appends = 0;
+        self.settings.commit_ms = 0;
+    }
+
+    /// How much waits inside of the server: the longest queue in front of a session or a connection.
+    pub fn waiting(&self) -> usize {
+        let sessions = self.sessions.values().map(super::session::LiveSession::waiting);
+        sessions.chain(self.peers.values().map(super::peer::Peer::waiting)).max().unwrap_or(0)
     }
 
     /// Moves the clock, and nothing happens meanwhile: the machine was asleep, or its clock was set.

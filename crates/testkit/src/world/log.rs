@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use switchboard_core::{Committed, Position, Session, SessionId, SessionLimits};
+use switchboard_core::{
+    Chronicler, Committed, Event, Lookup, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
+};
+
+use crate::accounts::Accounts;
 
 /// Every session's history. Survives crashes of the world's server.
 #[derive(Debug, Default)]
@@ -11,6 +15,9 @@ pub(super) struct Log {
     sessions: BTreeMap<SessionId, Vec<Arc<Committed>>>,
     /// Everything in the order in which it was committed, over all sessions.
     all: Vec<(SessionId, Arc<Committed>)>,
+    /// Those who keep accounts of sessions, and what they have written.
+    chroniclers: Vec<Arc<dyn Chronicler>>,
+    accounts: BTreeMap<SessionId, Accounts>,
 }
 
 /// The log has moved on.
@@ -18,6 +25,45 @@ pub(super) struct Log {
 pub(super) struct Conflict;
 
 impl Log {
+    /// From now on somebody keeps accounts of sessions.
+    pub(super) fn add_chronicler(&mut self, chronicler: Arc<dyn Chronicler>) {
+        self.chroniclers.push(chronicler);
+    }
+
+    /// Whether somebody of this name keeps accounts.
+    pub(super) fn has_chronicler(&self, name: &str) -> bool {
+        self.chroniclers.iter().any(|known| known.name() == name)
+    }
+
+    /// The accounts of a session, as they stand at its head.
+    pub(super) fn accounts(&self, session: &SessionId) -> Option<&Accounts> {
+        self.accounts.get(session)
+    }
+
+    /// Looks something up in what is written about a session.
+    pub(super) fn look(&self, session: &SessionId, lookup: &Lookup) -> Vec<switchboard_core::Found> {
+        self.accounts(session).map(|accounts| accounts.look(lookup)).unwrap_or_default()
+    }
+
+    /// Whose a session is.
+    pub(super) fn owner(&self, session: &SessionId) -> Option<&PrincipalId> {
+        match &self.events(session).first()?.event {
+            Event::SessionOpened { owner, .. } => Some(owner),
+            _ => None,
+        }
+    }
+
+    /// The number of the last event of a session.
+    pub(super) fn head(&self, session: &SessionId) -> u64 {
+        self.events(session).last().map_or(0, |last| last.position.seq)
+    }
+
+    /// Whether it tells of a message, which a session need not know by heart.
+    pub(super) fn tells_of(&self, session: &SessionId, wanted: &MessageId) -> bool {
+        let is = |event: &Event| matches!(event, Event::MessageAdded { message } if message.id == *wanted);
+        self.events(session).iter().any(|committed| is(&committed.event))
+    }
+
     /// Appends `events` if `after` is still the head.
     pub(super) fn append(
         &mut self,
@@ -32,7 +78,11 @@ impl Log {
         for (event, seq) in events.iter().zip(after.seq + 1..) {
             assert_eq!(event.position.seq, seq, "positions are dense");
         }
-        known.extend(events.iter().cloned());
+        let accounts = self.accounts.entry(session.clone()).or_default();
+        for event in events {
+            accounts.take(&self.chroniclers, session, known, event);
+            known.push(event.clone());
+        }
         self.all.extend(events.iter().map(|event| (session.clone(), event.clone())));
         Ok(())
     }

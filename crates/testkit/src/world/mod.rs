@@ -28,8 +28,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, CloseReason, Committed, Event, Frame, KeyIndex, Op, Principal, PrincipalId, Reject,
-    Reply, Roll, Row, Session, SessionId, SessionLimits, Timestamp, TurnId, TurnRow,
+    Actor, AgentId, Chronicler, CloseReason, Committed, Event, Found, Frame, KeyIndex, Lookup, Op, Principal,
+    PrincipalId, Reject, Reply, Roll, Row, Session, SessionId, SessionLimits, Timestamp, TurnId, TurnRow,
+    Within,
 };
 
 mod batches;
@@ -181,6 +182,11 @@ impl World {
     pub fn set_default_agent(&mut self, agent: &str, script: Script) {
         self.add_agent(agent, script);
         self.default_agent = AgentId::from(agent);
+    }
+
+    /// Has somebody keep accounts of the sessions in which that is asked for; before anything happens.
+    pub fn add_chronicler(&mut self, chronicler: impl Chronicler + 'static) {
+        self.log.add_chronicler(Arc::new(chronicler));
     }
 
     /// Makes a token that stands for a principal, for [`World::knock`] and renewed credentials.
@@ -392,6 +398,22 @@ impl World {
             state.apply(committed);
         }
         found.filter(|_| state.owner() == Some(principal))
+    }
+
+    /// Looks something up in the accounts of sessions, as far as the actor may see them.
+    fn look(&self, actor: &Actor, lookup: &Lookup) -> Result<Reply, Reject> {
+        let state = |id: &SessionId| self.log.load(id, &self.settings.limits);
+        let found: Vec<Found> = match &lookup.within {
+            Within::Session(id) => {
+                state(id).role_of_actor(actor).ok_or(Reject::NotFound)?;
+                self.log.look(id, lookup)
+            }
+            Within::Own => {
+                let own = |id: &&SessionId| self.log.owner(id) == Some(&actor.principal);
+                self.log.sessions().filter(own).flat_map(|id| self.log.look(id, lookup)).collect()
+            }
+        };
+        Ok(Reply::Rows(found.into_iter().take(lookup.limit).collect()))
     }
 
     /// The history of one session.

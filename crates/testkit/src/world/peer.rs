@@ -108,6 +108,11 @@ impl Peer {
         self.outbox_bytes
     }
 
+    /// How much waits for it inside of the server.
+    pub(super) fn waiting(&self) -> usize {
+        self.inbox.len()
+    }
+
     pub(super) fn sessions(&self) -> Vec<SessionId> {
         self.followed.iter().map(|followed| followed.session.clone()).collect()
     }
@@ -322,12 +327,19 @@ impl World {
                 let found = self.find(&principal, &session, &turn).map(Box::new);
                 self.deliver(id, Delivery::Done(request, Reply::Found(found)));
             }
-            // No account is kept of the sessions of this world.
-            Output::Look(request, _) => {
+            Output::Look(request, lookup) => {
                 peer.outstanding += 1;
-                self.deliver(id, Delivery::Done(request, Reply::Rows(Vec::new())));
+                let actor = peer.actor();
+                self.deliver(
+                    id,
+                    match self.look(&actor, &lookup) {
+                        Ok(reply) => Delivery::Done(request, reply),
+                        Err(reject) => Delivery::Rejected(request, reject),
+                    },
+                );
             }
-            Output::Hear(request, _) => {
+            Output::Voice(_) => {}
+            Output::Hear(request, _) | Output::Errand(request, _) => {
                 peer.outstanding += 1;
                 let reason = "nobody listens".to_owned();
                 self.deliver(id, Delivery::Rejected(request, Reject::Unserved { reason }));
@@ -401,7 +413,9 @@ pub(super) fn answer(received: Vec<Received>) -> (Head, String) {
             }
             Received::Frame(Frame::Text(text)) => body.extend_from_slice(text.as_bytes()),
             Received::Frame(Frame::Binary(bytes)) => body.extend_from_slice(&bytes),
-            Received::Frame(Frame::Ping(_) | Frame::Pong(_)) | Received::Close(_) | Received::Lost => {}
+            Received::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_))
+            | Received::Close(_)
+            | Received::Lost => {}
         }
     }
     let Some(head) = head else { panic!("the exchange is not answered: {body:?}") };
@@ -409,13 +423,8 @@ pub(super) fn answer(received: Vec<Received>) -> (Head, String) {
 }
 
 /// What a frame weighs on the transport.
-fn size(frame: &Frame) -> usize {
-    HEADER
-        + match frame {
-            Frame::Text(text) => text.len(),
-            Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
-            Frame::Head(_) => 0,
-        }
+const fn size(frame: &Frame) -> usize {
+    HEADER + frame.size()
 }
 
 const HEADER: usize = 8;

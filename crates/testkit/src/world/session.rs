@@ -18,6 +18,7 @@ use switchboard_core::{
 use super::executor::Execution;
 use super::peer::Delivery;
 use super::{CrashPoint, PeerId, World};
+use crate::accounts::Accounts;
 use crate::script::Recovery;
 
 /// A session that is alive in the world's server.
@@ -171,17 +172,30 @@ impl World {
         let mut letters: Vec<Letter> =
             std::mem::take(&mut live.retained).into_iter().map(|mail| Letter::Op(Box::new(mail))).collect();
         letters.extend(live.mailbox.drain(..most));
+        let attaches = letters.iter().any(|letter| matches!(letter, Letter::Attach(_)));
+        if attaches && self.log.head(id) != live.session.head().seq {
+            // Somebody else has written, and accounts are ahead of what is known here.
+            live.session = self.log.load(id, &self.settings.limits);
+            live.visible = live.session.head().seq;
+        }
         let after = live.session.head();
         let mut outcomes = Vec::new();
         let mut events = Vec::new();
-        for letter in letters {
+        let mut letters = letters.into_iter();
+        while let Some(letter) = letters.next() {
             match letter {
                 Letter::Op(mail) => {
                     let result = self.decide(&mut live.session, &mail, &mut events);
                     outcomes.push(Outcome::Op(mail, result));
                 }
+                // Accounts are kept of what is in the log: whoever wants to see them waits for that.
+                Letter::Attach(request) if !events.is_empty() => {
+                    let rest = std::iter::once(Letter::Attach(request)).chain(letters).collect::<Vec<_>>();
+                    rest.into_iter().rev().for_each(|letter| live.mailbox.push_front(letter));
+                    break;
+                }
                 Letter::Attach(request) => {
-                    let result = attach(&live.session, &request, &self.roll);
+                    let result = attach(&live.session, &request, &self.roll, self.log.accounts(id));
                     outcomes.push(Outcome::Attach(request, result));
                 }
             }
@@ -215,7 +229,19 @@ impl World {
         events: &mut Vec<Arc<Committed>>,
     ) -> Result<Reply, Reject> {
         self.check_arguments(session, &mail.op)?;
-        let decision = session.decide(&mail.actor, &mail.op, self.now)?;
+        if let Op::Chronicle { chronicle } = &mail.op
+            && !self.log.has_chronicler(chronicle)
+        {
+            return Err(Reject::Invalid("nobody keeps such an account".into()));
+        }
+        let decision = match session.decide(&mail.actor, &mail.op, self.now) {
+            Err(Reject::UnknownMessage(unknown)) => {
+                let told = session.relies_on(&mail.op).filter(|id| self.log.tells_of(session.id(), id));
+                let vouched = told.cloned().ok_or(Reject::UnknownMessage(unknown))?;
+                session.decide_knowing(&mail.actor, &mail.op, self.now, &[vouched])?
+            }
+            decision => decision?,
+        };
         let opened = matches!(decision.events.first(), Some(Event::SessionOpened { .. }));
         for event in decision.events {
             take(session, event, self.now, events);
@@ -364,6 +390,11 @@ impl LiveSession {
         self.session.next_wake()
     }
 
+    /// How many letters wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.mailbox.len() + self.retained.len()
+    }
+
     /// Passes on what concerns a running agent; answers whether some turn may be ready to start.
     fn notify_executor(&mut self, event: &Event) -> bool {
         match event.for_executor() {
@@ -409,6 +440,7 @@ fn attach(
     session: &Session,
     request: &AttachRequest,
     roll: &Roll<PeerId>,
+    accounts: Option<&Accounts>,
 ) -> Result<(Position, Box<SessionView>), Reject> {
     let head = session.head();
     // A device that was invited may look, though its task be over.
@@ -422,6 +454,9 @@ fn attach(
         Some(from) if from.epoch != head.epoch || from.seq > head.seq => {
             Err(Reject::Invalid("the position is not of this history".into()))
         }
-        from => Ok((from.unwrap_or(head), Box::new(session.view()))),
+        from => {
+            let chronicles = accounts.map(Accounts::states).unwrap_or_default();
+            Ok((from.unwrap_or(head), Box::new(SessionView { chronicles, ..session.view() })))
+        }
     }
 }

@@ -123,7 +123,7 @@ impl Connection for Actor {
                 self.outputs.push_back(Output::Close(Close { code: 1000, reason: "" }));
                 return Ok(());
             }
-            Input::Timeout | Input::Backlog(_) | Input::Drain { .. } => return Ok(()),
+            Input::Timeout | Input::Voice(_) | Input::Backlog(_) | Input::Drain { .. } => return Ok(()),
         };
         strings.heard.push(heard);
         Ok(())
@@ -161,7 +161,7 @@ impl Protocol for Stage {
         Ok(Box::new(Actor { strings: self.0.clone(), outputs: VecDeque::new() }))
     }
 
-    fn refuse(&self, _: &Refusal) -> RefusalReply {
+    fn refuse(&self, _: &Refusal, _: &str) -> RefusalReply {
         RefusalReply { status: 400, headers: Vec::new(), content_type: "text/plain", body: String::new() }
     }
 }

@@ -57,7 +57,7 @@ pub(in crate::bench) async fn figures(scale: Scale) -> anyhow::Result<Vec<Figure
     if !figures.iter().any(|figure| figure.is_about("instructions per envelope")) {
         figures.push(Figure::missing(
             "Alicia codec: instructions per envelope",
-            "this machine has no counters of instructions for `perf`",
+            "this machine has neither counters of instructions for `perf` nor `valgrind`",
         ));
     }
     Ok(figures)
@@ -138,27 +138,58 @@ fn repeat_bare<B: Serialize + DeserializeOwned>(case: Case, way: Way, times: u32
     Ok(())
 }
 
-/// Instructions per envelope, as `perf` counts them; none if it cannot.
+/// Instructions per envelope; none if nobody here counts them.
 async fn instructions(case: Case, way: Way, codec: Codec) -> anyhow::Result<Option<f64>> {
-    let mut counts = Vec::new();
-    for times in [0, COUNTED] {
-        let work = format!("{},{},{},{times}", way.name(), case.name(), codec.name());
-        let output = Command::new("perf")
-            .args(["stat", "-x,", "-e", "instructions:u", "--"])
-            .arg(std::env::current_exe()?)
-            .args(["bench", "--child-codec", &work])
-            .stdout(Stdio::null())
-            .output()
-            .await;
-        let Ok(output) = output else { return Ok(None) };
-        let text = String::from_utf8_lossy(&output.stderr);
-        let count = text.lines().find_map(|line| line.split(',').next()?.parse::<f64>().ok());
-        let Some(count) = count.filter(|_| output.status.success()) else { return Ok(None) };
-        counts.push(count);
+    for counter in [Counter::Perf, Counter::Valgrind] {
+        let idle = counter.count(&work_of(case, way, codec, 0)).await?;
+        let busy = counter.count(&work_of(case, way, codec, COUNTED)).await?;
+        if let (Some(idle), Some(busy)) = (idle, busy) {
+            // What the process does besides is the same with and without work.
+            return Ok(Some((busy - idle) / f64::from(COUNTED)));
+        }
     }
-    // What the process does besides is the same with and without work.
-    let [idle, busy] = counts.as_slice() else { return Ok(None) };
-    Ok(Some((busy - idle) / f64::from(COUNTED)))
+    Ok(None)
+}
+
+/// Who counts instructions: the processor where a machine lets it, a simulated one otherwise.
+#[derive(Clone, Copy, Debug)]
+enum Counter {
+    Perf,
+    Valgrind,
+}
+
+impl Counter {
+    /// The instructions of a process that does this work.
+    async fn count(self, work: &str) -> anyhow::Result<Option<f64>> {
+        let mut command = match self {
+            Self::Perf => {
+                let mut perf = Command::new("perf");
+                perf.args(["stat", "-x,", "-e", "instructions:u", "--"]);
+                perf
+            }
+            Self::Valgrind => {
+                let mut valgrind = Command::new("valgrind");
+                valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+                valgrind
+            }
+        };
+        command.arg(std::env::current_exe()?).args(["bench", "--child-codec", work]).stdout(Stdio::null());
+        let Ok(output) = command.output().await else { return Ok(None) };
+        if !output.status.success() {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let number = |line: &str| match self {
+            Self::Perf => line.split(',').next()?.parse().ok(),
+            Self::Valgrind => line.split_once("Collected : ")?.1.trim().parse().ok(),
+        };
+        Ok(text.lines().find_map(number))
+    }
+}
+
+/// The words that [`work`] understands.
+fn work_of(case: Case, way: Way, codec: Codec, times: u32) -> String {
+    format!("{},{},{},{times}", way.name(), case.name(), codec.name())
 }
 
 /// Whether envelopes are written or read.

@@ -1,0 +1,174 @@
+//! How a transport ends, and with or without it the session (§4.3, §11).
+
+use switchboard_core::model::Op;
+use switchboard_core::{Close, CloseReason};
+
+use crate::error::{Code, Fault};
+use crate::matrix::{State, Trigger};
+use crate::message::{
+    self, ServerEvent, SessionTerminated, SessionTerminating, TerminatedReason, TerminatingReason,
+};
+use crate::minutes::Minute;
+
+use super::outgoing::About;
+use super::{Phase, VipConnection};
+
+impl VipConnection {
+    /// Something broke beyond repair: the transport ends. The session waits for another where that helps.
+    pub(super) fn fail(&mut self, fault: &Fault) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        let fault = fault.clone().fatally();
+        let about = About { reply_to: fault.ref_id.clone(), ..About::default() };
+        self.say(&ServerEvent::error(&fault), about);
+        let code = fault.code.close().unwrap_or(4400);
+        let again = matches!(code, 4408 | 1011 | 1012 | 4500 | 4429 | 4409);
+        if again || self.generation == 0 {
+            self.let_go();
+        } else {
+            self.end(TerminatedReason::Error, Some(fault.code));
+        }
+        self.phase = Phase::Over;
+        self.outgoing.close(Close { code, reason: fault.code.name() });
+    }
+
+    /// The user ends the session.
+    pub(super) fn hang_up(&mut self, reason: message::CloseReason) {
+        let reason = match reason {
+            message::CloseReason::Error => TerminatedReason::Error,
+            message::CloseReason::UserHangup | message::CloseReason::App | message::CloseReason::Unload => {
+                TerminatedReason::UserHangup
+            }
+        };
+        self.finish(reason, None, 1000);
+    }
+
+    /// The session has lasted too long, or nothing happens in it.
+    pub(super) fn terminate_for(&mut self, code: Code) {
+        let reason =
+            if code == Code::SesMaxDuration { TerminatedReason::MaxDuration } else { TerminatedReason::Idle };
+        let fault = Fault::new(code).fatally();
+        self.say(&ServerEvent::error(&fault), About::default());
+        self.finish(reason, Some(code), code.close().unwrap_or(1000));
+    }
+
+    /// Ends the session, and the transport with it.
+    pub(super) fn finish(&mut self, reason: TerminatedReason, code: Option<Code>, close: u16) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.end(reason, code);
+        self.phase = Phase::Over;
+        self.outgoing.close(Close { code: close, reason: "" });
+    }
+
+    fn end(&mut self, reason: TerminatedReason, code: Option<Code>) {
+        self.drop_everything("the session has ended");
+        let name = reason.name().to_owned();
+        self.outgoing.note(Minute::Ended { reason: name, code: code.map(|code| code.name().to_owned()) });
+        if self.state() != State::NotConnected {
+            self.go(Trigger::SessionClose, None, Some(reason.name()));
+        }
+        let duration_ms = self.now.as_millis().saturating_sub(self.settings.created_at);
+        let code = code.map(|code| code.name().to_owned());
+        self.tell(&ServerEvent::SessionTerminated(SessionTerminated {
+            reason,
+            code,
+            duration_ms,
+            usage: None,
+        }));
+        if self.generation > 0 {
+            let (attachment, generation) = (self.attachment.clone(), self.generation);
+            // What is on record has to come first.
+            self.record();
+            self.ask(Op::CloseAttachment { attachment, generation });
+        }
+    }
+
+    /// Another has put on record that the session is over.
+    pub(super) fn ended_elsewhere(&mut self) {
+        self.finish(TerminatedReason::UserHangup, None, 1000);
+    }
+
+    /// A newer transport has the session.
+    pub(super) fn replaced(&mut self) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        let fault = Fault::new(Code::SesReplaced).fatally();
+        // Not on record: it is about this transport only.
+        self.outgoing.repeat(self.unrecorded(&fault));
+        self.quiet();
+        self.phase = Phase::Over;
+        self.outgoing.close(Close { code: 4409, reason: "SES_REPLACED" });
+    }
+
+    fn unrecorded(&self, fault: &Fault) -> String {
+        let seq = self.outgoing.seq + 1;
+        let head = message::Head {
+            // The newer transport goes on with the same numbers.
+            id: format!("s-{seq}-{}", self.transport),
+            seq,
+            ts: self.now.as_millis(),
+            state_seq: self.machine.seq(),
+            ..message::Head::default()
+        };
+        crate::codec::encode_server(&head, &ServerEvent::error(fault))
+    }
+
+    /// Lets go of the session, which waits.
+    fn let_go(&mut self) {
+        self.suspend();
+        if self.generation > 0 {
+            let (attachment, generation) = (self.attachment.clone(), self.generation);
+            self.record();
+            self.ask(Op::Detach { attachment, generation });
+        }
+    }
+
+    /// The transport is gone, or has to go.
+    pub(super) fn closed(&mut self, reason: CloseReason) {
+        if self.phase != Phase::Over {
+            match reason {
+                CloseReason::Restart => return self.fail(&Fault::new(Code::NetServerDraining)),
+                CloseReason::TooBig => return self.fail(&Fault::new(Code::ProtoTooLarge)),
+                CloseReason::NotText => return self.fail(&Fault::new(Code::ProtoMalformed).fatally()),
+                CloseReason::Unauthorized => return self.fail(&Fault::new(Code::AuthTokenInvalid)),
+                CloseReason::TooSlow => {
+                    return self
+                        .fail(&Fault::new(Code::RateAudio).because("the client does not keep up").fatally());
+                }
+                CloseReason::Internal => return self.fail(&Fault::new(Code::Internal)),
+                CloseReason::PeerClosed(_) | CloseReason::TransportLost | CloseReason::Dismissed => {}
+            }
+            self.let_go();
+            self.phase = Phase::Over;
+        }
+        self.outgoing.give_up(Close { code: 1000, reason: "" });
+    }
+
+    /// The server is leaving: the session waits for it to come back, or for another.
+    pub(super) fn drain(&mut self, retry_ms: u64) {
+        if self.phase == Phase::Live {
+            let reason = TerminatingReason::Drain;
+            self.tell(&ServerEvent::SessionTerminating(SessionTerminating { reason, in_ms: retry_ms }));
+        }
+        self.draining = true;
+        self.leave_if_draining();
+    }
+
+    /// Once nothing is going on, the client can as well come back elsewhere.
+    pub(super) fn leave_if_draining(&mut self) {
+        let busy = matches!(
+            self.state(),
+            State::UserSpeaking | State::AiThinking | State::AiSpeaking | State::InvokeAction
+        );
+        if self.draining && !busy {
+            self.fail(&Fault::new(Code::NetServerDraining));
+        }
+    }
+}
+
+/// Nothing can be put on record.
+pub(super) const INTERNAL: Close = Close { code: 4500, reason: "INTERNAL" };

@@ -1,0 +1,118 @@
+//! What the minutes hold of turns and responses.
+
+use switchboard_core::model::{Origin, TurnEnd, TurnRequest};
+use switchboard_core::{Position, PrincipalId};
+
+use super::*;
+
+fn take(minutes: &mut Minutes, event: Event) -> Vec<Value> {
+    let at = Timestamp::from_millis(1_000);
+    let records = minutes.take(&Committed { position: Position::default(), at, event });
+    let item = |record: Record| {
+        let (_, item) = record.cells.into_iter().find(|(column, _)| *column == "item")?;
+        serde_json::from_str(item.as_text()?).ok()
+    };
+    records.into_iter().filter_map(item).collect()
+}
+
+/// A turn from its beginning to its end, and what the history holds of it.
+fn turn(minutes: &mut Minutes, turn: &str, protocol: &str, end: TurnEnd) -> Vec<Value> {
+    let turn = TurnId::from(turn);
+    let origin = Origin {
+        principal: PrincipalId::from("ann"),
+        protocol: protocol.to_owned(),
+        attachment: None,
+        handle: None,
+        bound: false,
+        options: Value::Null,
+    };
+    let accepted = Event::TurnAccepted {
+        turn: turn.clone(),
+        request: Box::new(TurnRequest::Chat { parts: Vec::new() }),
+        agent: "butler".into(),
+        device: None,
+        origin: Box::new(origin),
+        serial: false,
+        once: false,
+        setting: None,
+        deadline: Timestamp::NEVER,
+        parent: None,
+        names: None,
+        recall: None,
+        workspace: None,
+        key: None,
+        meta: Box::new(Value::Null),
+    };
+    take(minutes, accepted);
+    for text in ["Half a ", "word."] {
+        take(minutes, Event::TurnOutput { turn: turn.clone(), output: Output::Text(text.to_owned()) });
+    }
+    assert_eq!(minutes.said(&turn), "Half a word.");
+    take(minutes, Event::TurnEnded { turn, end: Box::new(end) })
+}
+
+fn stopped() -> TurnEnd {
+    TurnEnd::new(TurnOutcome::Interrupted { abandoned: false })
+}
+
+#[test]
+fn what_others_are_answered_is_in_the_history() {
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    for (name, end, status) in [("t", TurnEnd::complete(), "complete"), ("u", stopped(), "incomplete")] {
+        let items = turn(&mut minutes, name, "asp", end);
+        assert_eq!(items.len(), 1);
+        assert_eq!((&items[0]["text"], &items[0]["status"]), (&json!("Half a word."), &json!(status)));
+        assert_eq!(
+            (&items[0]["id"], &items[0]["role"]),
+            (&json!(format!("{name}.out")), &json!("assistant"))
+        );
+        assert_eq!(minutes.unsaid, None);
+    }
+}
+
+#[test]
+fn an_answer_is_unsaid_until_the_client_is_told() {
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    assert_eq!(turn(&mut minutes, "t", CHRONICLE, stopped()), Vec::<Value>::new());
+    assert_eq!(minutes.unsaid, None);
+    turn(&mut minutes, "u", CHRONICLE, TurnEnd::complete());
+    assert_eq!(minutes.unsaid.as_deref(), Some("Half a word."));
+    let told = json!({"type": "server.announce", "seq": 1, "data": {"response_id": "r-1"}});
+    let record = json!([Minute::Sent(vec![told])]);
+    let by = PrincipalId::from("ann");
+    let recorded = Event::Recorded { chronicle: CHRONICLE.into(), by, record: Box::new(record) };
+    take(&mut minutes, recorded);
+    assert_eq!(minutes.unsaid, None);
+    // What is being said already has an end of its own.
+    turn(&mut minutes, "v", CHRONICLE, TurnEnd::complete());
+    assert_eq!(minutes.unsaid, None);
+}
+
+#[test]
+fn two_transports_that_tell_of_the_same_response_make_one_item() {
+    let mut minutes = Minutes::new(&SessionId::new("vs_1"));
+    let mut desk = Desk { session: "vs_1".into(), at: Timestamp::default(), records: Vec::new() };
+    let spoken = |response: &str, text: &str| {
+        Minute::Spoken(Box::new(Spoken {
+            turn: None,
+            turn_id: None,
+            response: response.into(),
+            text: text.into(),
+            complete: false,
+            metadata: json!({}),
+        }))
+    };
+    minutes.note(spoken("r-1", "what was heard"), &mut desk);
+    // The next transport finds it open, and has heard nothing of it.
+    minutes.note(spoken("r-1", ""), &mut desk);
+    minutes.note(spoken("r-2", "another"), &mut desk);
+    let items: Vec<&str> = desk
+        .records
+        .iter()
+        .filter(|record| record.table == tables::HISTORY.name)
+        .filter_map(|record| record.cells.iter().find(|(name, _)| *name == "item")?.1.as_text())
+        .collect();
+    assert_eq!(items.len(), 2, "{items:?}");
+    assert!(items[0].contains("what was heard") && items[1].contains("another"));
+    assert_eq!(minutes.history, 2);
+}

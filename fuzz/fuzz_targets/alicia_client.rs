@@ -1,0 +1,5 @@
+//! An Alicia client whose server says anything.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| switchboard_testkit::fuzzing::alicia_client(bytes));
