@@ -16,9 +16,9 @@ pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
     /// Writes down what this thread logs until the guard is dropped.
-    pub(crate) fn start(config: &TelemetryConfig) -> (Captured, DefaultGuard) {
+    pub(crate) fn start(config: &TelemetryConfig) -> (Self, DefaultGuard) {
         keep_everybody_interested();
-        let captured = Captured::default();
+        let captured = Self::default();
         let writer = captured.clone();
         let subscriber = telemetry::subscriber(config, move || writer.clone());
         (captured, tracing::subscriber::set_default(subscriber))
