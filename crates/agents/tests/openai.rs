@@ -385,7 +385,7 @@ async fn an_interrupt_closes_the_connection_to_the_model() {
         }
         interrupt.send(true).unwrap();
         assert_eq!(running.await.unwrap(), "the turn is over");
-        tokio::time::timeout(Duration::from_secs(5), server.closed.recv()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(30), server.closed.recv()).await.unwrap().unwrap();
     }
 }
 
@@ -401,7 +401,7 @@ async fn dropping_the_turn_closes_the_connection_too() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     running.abort();
-    tokio::time::timeout(Duration::from_secs(5), server.closed.recv()).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), server.closed.recv()).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -323,7 +323,7 @@ async fn a_full_disk_refuses_and_recovers() {
         if end.opcode == ERROR {
             break end;
         }
-        assert!(began.elapsed() < Duration::from_secs(15), "the disk is never full");
+        assert!(began.elapsed() < Duration::from_secs(60), "the disk is never full");
     };
     assert_eq!((refused.outcome().as_str(), &refused.value["retry"]), ("2406", &json!(true)), "{refused:?}");
     assert!(!refused.value["msg"].as_str().unwrap().contains(data.path().to_str().unwrap()));
@@ -336,7 +336,7 @@ async fn a_full_disk_refuses_and_recovers() {
         if text == "after" && end == "complete" {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "service does not resume: {end}");
+        assert!(began.elapsed() < Duration::from_secs(60), "service does not resume: {end}");
         sleep(Duration::from_millis(100)).await;
     }
     let (text, end) = peer.finish(2).await;

@@ -59,7 +59,7 @@ async fn half_open_sockets_are_closed_in_time() {
     for (what, took) in
         [("silent", silent), ("unfinished", unfinished), ("slowloris", slowloris), ("idle", idle)]
     {
-        assert!(took < Duration::from_secs(4), "{what}: {took:?}");
+        assert!(took < Duration::from_secs(8), "{what}: {took:?}");
     }
     assert_eq!(peer.turn(1, "echo fine").await.0, "fine");
 }
@@ -76,7 +76,7 @@ async fn headers_without_end_are_refused() {
         }
     }
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(5), socket.read_to_end(&mut answer)).await.expect("an end");
+    let _ = timeout(Duration::from_secs(30), socket.read_to_end(&mut answer)).await.expect("an end");
     let said = String::from_utf8_lossy(&answer);
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
     let mut peer = Peer::standard(server.address, ANN).await;

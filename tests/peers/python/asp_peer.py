@@ -873,7 +873,7 @@ async def asp_036_interrupt_of_output_that_is_held_back(world):
         await asyncio.sleep(0.5)
         await peer.interrupt(id)
         try:
-            end = (await peer.finish(id, timeout=1.5))[-1]
+            end = (await peer.finish(id, timeout=15))[-1]
         except Failed as failed:
             raise Failed(f"{hold}: {failed}") from None
         ensure(end.value["finish"] in ("interrupted", "complete"), end)

@@ -96,7 +96,7 @@ async fn asp_066_an_interrupt_before_the_response_aborts_the_request() {
     let began = Instant::now();
     peer.send(INTERRUPT, 1, &json!({})).await;
     assert_eq!(peer.finish(1).await.1.outcome(), "interrupted");
-    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(began.elapsed() < Duration::from_secs(10), "it does not wait for the response");
     exchange.hung_up().await;
     relayed.function.told("interrupt", Some(exchange.asked.inv())).await;
     assert_eq!(cancelled(&relayed, &exchange.asked).await["cancelled"], true);

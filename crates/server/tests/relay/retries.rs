@@ -275,7 +275,7 @@ async fn asp_064_an_interrupt_ends_the_pause_before_a_repetition() {
     let began = Instant::now();
     peer.send(INTERRUPT, 1, &json!({})).await;
     assert_eq!(peer.finish(1).await.1.outcome(), "interrupted");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(4_900), "{:?}", began.elapsed());
     assert_eq!(peer.over(Duration::from_millis(100)).await, Over::Late);
     assert_eq!(relayed.function.all_of("invoke").len(), 1);
 }

