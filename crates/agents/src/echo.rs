@@ -24,6 +24,7 @@ use crate::turn::Turn;
 #[derive(Clone, Debug, Default)]
 pub struct Echo {
     config: EchoConfig,
+    tools: Vec<Tool>,
 }
 
 /// How an [`Echo`] answers.
@@ -64,7 +65,8 @@ impl Default for EchoConfig {
 impl Echo {
     /// An echo that answers in this way.
     pub fn new(config: EchoConfig) -> Self {
-        Self { config }
+        let tools = if config.tool { vec![tool()] } else { Vec::new() };
+        Self { config, tools }
     }
 
     /// The pieces of the answer to `input`; their sum is bounded by the session, not here.
@@ -129,37 +131,33 @@ impl Agent for Echo {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        if !self.config.tool {
-            return Vec::new();
-        }
-        vec![Tool {
-            name: ToolName::from(TOOL),
-            description: "Returns the text that it is given.".into(),
-            input_schema: json!({
-                "type": "object",
-                "properties": { "text": { "type": "string" } },
-                "required": ["text"],
-                "additionalProperties": false,
-            }),
-            output_schema: Some(json!({
-                "type": "object",
-                "properties": { "text": { "type": "string" } },
-                "required": ["text"],
-            })),
-            annotations: ToolAnnotations {
-                read_only: Some(true),
-                idempotent: Some(true),
-                ..ToolAnnotations::default()
-            },
-            version: None,
-            executor: Executor::Agent,
-            grace_ms: 0,
-            options: Value::Null,
-        }]
+        self.tools.clone()
     }
 
     fn recovery(&self) -> Recovery {
         Recovery::Replay
+    }
+}
+
+fn tool() -> Tool {
+    let text = json!({ "text": { "type": "string" } });
+    Tool {
+        name: ToolName::from(TOOL),
+        description: "Returns the text that it is given.".into(),
+        input_schema: json!({
+            "type": "object", "properties": text, "required": ["text"], "additionalProperties": false,
+        })
+        .into(),
+        output_schema: Some(json!({ "type": "object", "properties": text, "required": ["text"] }).into()),
+        annotations: ToolAnnotations {
+            read_only: Some(true),
+            idempotent: Some(true),
+            ..ToolAnnotations::default()
+        },
+        version: None,
+        executor: Executor::Agent,
+        grace_ms: 0,
+        options: Value::Null,
     }
 }
 

@@ -27,7 +27,7 @@ fn tool(name: &str, description: &str, properties: Value, required: &[&str]) -> 
     Tool {
         name: ToolName::from(name),
         description: description.into(),
-        input_schema: json!({ "type": "object", "properties": properties, "required": required }),
+        input_schema: json!({ "type": "object", "properties": properties, "required": required }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,
@@ -507,8 +507,11 @@ async fn what_may_destroy_something_elsewhere_is_asked_about() {
 async fn what_nobody_can_say_does_no_harm() {
     let mut tools = shop();
     tools.push(tool("odd", "Zebra", json!({ "x": { "type": "array" }, "y": true }), &["x", "y", "z"]));
-    tools.push(Tool { input_schema: Value::Null, ..button("", "") });
-    tools.push(Tool { input_schema: json!({ "properties": [1], "required": {} }), ..button("::", "…") });
+    tools.push(Tool { input_schema: Value::Null.into(), ..button("", "") });
+    tools.push(Tool {
+        input_schema: json!({ "properties": [1], "required": {} }).into(),
+        ..button("::", "…")
+    });
     for text in [
         "zebra",
         &"orders ".repeat(10_000),

@@ -21,7 +21,7 @@ fn tool(name: &str, description: &str, properties: Value) -> Tool {
     Tool {
         name: ToolName::from(name),
         description: description.into(),
-        input_schema: json!({ "type": "object", "properties": properties, "required": required }),
+        input_schema: json!({ "type": "object", "properties": properties, "required": required }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

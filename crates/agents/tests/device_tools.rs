@@ -81,7 +81,7 @@ fn tool(name: &str, executor: Executor) -> Tool {
     Tool {
         name: ToolName::from(name),
         description: String::new(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,
@@ -112,8 +112,8 @@ async fn the_tools_of_the_device_are_offered_before_the_agent_begins() {
     let open = Tool {
         name: ToolName::from("open_log_2"),
         description: "Open".into(),
-        input_schema: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
-        output_schema: Some(json!({ "type": "object" })),
+        input_schema: json!({ "type": "object", "properties": { "path": { "type": "string" } } }).into(),
+        output_schema: Some(json!({ "type": "object" }).into()),
         annotations: ToolAnnotations {
             read_only: Some(false),
             destructive: Some(true),

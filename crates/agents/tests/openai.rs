@@ -62,7 +62,7 @@ fn tool(name: &str) -> Tool {
     Tool {
         name: ToolName::from(name),
         description: "A tool.".into(),
-        input_schema: json!({ "type": "object", "properties": { "city": { "type": "string" } } }),
+        input_schema: json!({ "type": "object", "properties": { "city": { "type": "string" } } }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -28,7 +28,7 @@ fn tool(name: &str, executor: Executor) -> Tool {
     Tool {
         name: ToolName::from(name),
         description: "A tool.".into(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -47,7 +47,7 @@ impl World {
         let tool = Tool {
             name: "weather".into(),
             description: String::new(),
-            input_schema: json!({ "type": "object" }),
+            input_schema: json!({ "type": "object" }).into(),
             output_schema: None,
             annotations: ToolAnnotations::default(),
             version: None,

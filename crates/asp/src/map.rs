@@ -76,8 +76,8 @@ pub fn client_tool(definition: ToolDef, attachment: &AttachmentId) -> Tool {
     Tool {
         name: ToolName::new(definition.name),
         description: definition.description.unwrap_or_default(),
-        input_schema: Json::from(Value::Map(definition.input_schema)),
-        output_schema: definition.output_schema.map(|schema| Json::from(Value::Map(schema))),
+        input_schema: Json::from(Value::Map(definition.input_schema)).into(),
+        output_schema: definition.output_schema.map(|schema| Json::from(Value::Map(schema)).into()),
         annotations: model::ToolAnnotations {
             read_only: annotations.read_only,
             destructive: annotations.destructive,
@@ -108,7 +108,7 @@ pub fn tool_def(tool: &Tool) -> Option<ToolDef> {
         name: tool.name.to_string(),
         description: Some(tool.description.clone()).filter(|text| !text.is_empty()),
         input_schema: schema(&tool.input_schema)?,
-        output_schema: tool.output_schema.as_ref().and_then(schema),
+        output_schema: tool.output_schema.as_deref().and_then(schema),
         annotations: (annotations != Annotations::default()).then_some(annotations),
         version: tool.version.clone(),
         ttl_s: None,

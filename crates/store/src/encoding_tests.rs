@@ -304,8 +304,8 @@ fn tool() -> impl Strategy<Value = Tool> {
         |(name, description, schemas, [read_only, confirm], version, executor, options)| Tool {
             name: ToolName::new(name),
             description,
-            input_schema: schemas.0,
-            output_schema: schemas.1,
+            input_schema: schemas.0.into(),
+            output_schema: schemas.1.map(Into::into),
             annotations: ToolAnnotations { read_only, confirm, ..ToolAnnotations::default() },
             version,
             executor,

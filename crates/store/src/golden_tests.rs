@@ -129,8 +129,8 @@ fn golden_batch() -> Batch {
     let tool = Tool {
         name: ToolName::from("search"),
         description: "finds things".into(),
-        input_schema: json!({ "type": "object", "minimum": -1.5 }),
-        output_schema: Some(json!(true)),
+        input_schema: json!({ "type": "object", "minimum": -1.5 }).into(),
+        output_schema: Some(json!(true).into()),
         annotations: ToolAnnotations {
             read_only: Some(true),
             destructive: Some(false),
@@ -270,7 +270,7 @@ fn golden_devices() -> Batch {
     let tool = Tool {
         name: ToolName::from("shell"),
         description: "runs a command".into(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

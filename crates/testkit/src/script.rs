@@ -345,7 +345,7 @@ impl ToolSpec {
         Tool {
             name: ToolName::from(self.name.as_str()),
             description: self.description.clone(),
-            input_schema: self.input_schema.clone().unwrap_or_else(|| json!({"type": "object"})),
+            input_schema: self.input_schema.clone().unwrap_or_else(|| json!({"type": "object"})).into(),
             output_schema: None,
             annotations: ToolAnnotations::default(),
             version: None,

@@ -78,8 +78,9 @@ impl ToolInfo {
             input_schema: self
                 .input_schema
                 .filter(Value::is_object)
-                .unwrap_or_else(|| json!({ "type": "object" })),
-            output_schema: self.output_schema.filter(Value::is_object),
+                .unwrap_or_else(|| json!({ "type": "object" }))
+                .into(),
+            output_schema: self.output_schema.filter(Value::is_object).map(Into::into),
             annotations: annotations(self.annotations.as_ref().and_then(Value::as_object)),
             version: None,
             executor: Executor::Device(device.clone()),

@@ -1,6 +1,7 @@
 //! The tools that a server lists, within bounds.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
 use rmcp::service::ServiceError;
@@ -17,8 +18,8 @@ use super::config::McpConfig;
 pub(super) struct Listed {
     pub(super) name: String,
     description: String,
-    input_schema: Value,
-    output_schema: Option<Value>,
+    input_schema: Arc<Value>,
+    output_schema: Option<Arc<Value>>,
     annotations: ToolAnnotations,
 }
 
@@ -111,7 +112,13 @@ fn convert(tool: rmcp::model::Tool, config: &McpConfig) -> Result<Listed, (Strin
         idempotent: hints.idempotent_hint,
         confirm: (destructive || config.confirm.contains(&name)).then_some(true),
     };
-    Ok(Listed { name, description, input_schema, output_schema, annotations })
+    Ok(Listed {
+        name,
+        description,
+        input_schema: input_schema.into(),
+        output_schema: output_schema.map(Into::into),
+        annotations,
+    })
 }
 
 /// The beginning of a name that somebody else has chosen.
@@ -144,7 +151,7 @@ mod tests {
         let offered = tool(value).unwrap().offer(ToolName::from("db.drop"), "db");
         assert_eq!(offered.name, ToolName::from("db.drop"));
         assert_eq!(offered.description, "Drops it.");
-        assert_eq!(offered.output_schema, Some(json!({ "type": "object", "title": "out" })));
+        assert_eq!(offered.output_schema, Some(json!({ "type": "object", "title": "out" }).into()));
         assert_eq!(offered.options, json!({ "mcp": "db" }));
         assert_eq!(offered.executor, Executor::Agent);
         let expected = ToolAnnotations {

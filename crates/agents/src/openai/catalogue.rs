@@ -75,7 +75,7 @@ mod tests {
         Tool {
             name: ToolName::from(name),
             description: String::new(),
-            input_schema: json!({ "type": "object", "properties": {} }),
+            input_schema: json!({ "type": "object", "properties": {} }).into(),
             output_schema: None,
             annotations: ToolAnnotations::default(),
             version: None,

@@ -50,8 +50,8 @@ impl RawTool {
         Tool {
             name: ToolName::from(self.name.as_str()),
             description: self.description,
-            input_schema: self.schema.unwrap_or_else(|| json!({ "type": "object" })),
-            output_schema: self.output_schema,
+            input_schema: self.schema.unwrap_or_else(|| json!({ "type": "object" })).into(),
+            output_schema: self.output_schema.map(Into::into),
             annotations: ToolAnnotations {
                 read_only: self.read_only,
                 destructive: self.destructive,

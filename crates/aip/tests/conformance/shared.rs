@@ -200,7 +200,7 @@ fn a_device_whose_tools_are_used_by_a_turn_for_nobody_is_asked_and_not_told_the_
     let tool = Tool {
         name: "look".into(),
         description: String::new(),
-        input_schema: json!({}),
+        input_schema: json!({}).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

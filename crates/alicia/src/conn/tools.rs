@@ -126,7 +126,7 @@ fn declared(name: &str, executor: Executor, grace_ms: u32) -> Tool {
     Tool {
         name: ToolName::new(name),
         description: String::new(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

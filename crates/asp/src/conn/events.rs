@@ -144,7 +144,7 @@ impl AspConnection {
         let Event::ToolsChanged { added, removed, turn, .. } = event else { return };
         let mut shown = Vec::new();
         for tool in added.iter().filter(|tool| tool.executor == Executor::Agent) {
-            if self.tools.insert(tool.name.clone(), tool.clone()).as_ref() != Some(tool) {
+            if self.tools.insert(tool.name.clone(), Box::new(tool.clone())).as_deref() != Some(tool) {
                 shown.extend(map::tool_def(tool));
             }
         }
@@ -187,11 +187,14 @@ impl AspConnection {
         let unknown: Vec<_> = view
             .tools
             .iter()
-            .filter(|tool| tool.executor == Executor::Agent && self.tools.get(&tool.name) != Some(*tool))
+            .filter(|tool| {
+                tool.executor == Executor::Agent
+                    && self.tools.get(&tool.name).map(|known| &**known) != Some(*tool)
+            })
             .cloned()
             .collect();
         if self.tools_awaited > 0 {
-            self.tools.extend(unknown.into_iter().map(|tool| (tool.name.clone(), tool)));
+            self.tools.extend(unknown.into_iter().map(|tool| (tool.name.clone(), Box::new(tool))));
             return self.tools_arrived();
         }
         if !unknown.is_empty() {
@@ -217,7 +220,7 @@ impl AspConnection {
 
     /// Sends every tool that the client may use.
     pub(super) fn push_all_tools(&mut self) {
-        let tools: Vec<_> = self.tools.values().filter_map(map::tool_def).collect();
+        let tools: Vec<_> = self.tools.values().filter_map(|tool| map::tool_def(tool)).collect();
         if self.wire.features.has(Feature::Events) {
             let rev = Some(self.next_revision());
             self.send_tool_def(0, &ToolDefFrame { op: ToolDefOp::Set, rev, tools, names: Vec::new() });

@@ -153,7 +153,7 @@ impl AspConnection {
     }
 
     fn push_first_tools(&mut self) {
-        let added = std::mem::take(&mut self.tools).into_values().collect();
+        let added = std::mem::take(&mut self.tools).into_values().map(|tool| *tool).collect();
         let event =
             switchboard_core::Event::ToolsChanged { revision: 0, added, removed: Vec::new(), turn: None };
         self.tools_changed(&event);

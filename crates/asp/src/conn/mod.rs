@@ -54,7 +54,8 @@ pub struct AspConnection {
     held_back_bytes: usize,
     resuming: Option<Box<Resuming>>,
     pending: Asked<Pending>,
-    tools: BTreeMap<ToolName, Tool>,
+    /// Boxed: there are mostly few, and a node of the map has room for eleven.
+    tools: BTreeMap<ToolName, Box<Tool>>,
     /// `rev` of the last TOOL_DEF.
     tools_revision: u64,
     client_tools: Vec<Tool>,
@@ -177,7 +178,7 @@ impl AspConnection {
             agent: upgrade.agent,
             agents: upgrade.agents,
             remote: upgrade.remote,
-            tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
+            tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), Box::new(tool))).collect(),
             tools_revision: 0,
             client_tools: Vec::new(),
             tools_awaited: 0,

@@ -425,7 +425,7 @@ fn a_tool_of_another_client_of_the_principal_is_watched_and_not_run() {
     let tool = Tool {
         name: "lamp".into(),
         description: String::new(),
-        input_schema: json!({}),
+        input_schema: json!({}).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

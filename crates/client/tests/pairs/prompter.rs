@@ -139,7 +139,7 @@ fn new_tool() -> Tool {
     Tool {
         name: ToolName::from("extra"),
         description: "Found on the way.".into(),
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -32,6 +32,6 @@ pub use turn::{
 };
 
 /// Reads a value that is there, even if it is null, so that what is read equals what was written.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+fn present<'de, T: From<Value>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Value::deserialize(deserializer).map(|value| Some(value.into()))
 }

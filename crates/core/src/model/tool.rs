@@ -1,5 +1,7 @@
 //! Tools: what an agent may ask for, and who executes it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,11 +16,11 @@ pub struct Tool {
     /// What it is for, for a model and a person.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The shape of its arguments, as JSON Schema.
-    pub input_schema: Value,
+    /// The shape of its arguments, as JSON Schema. Shared, since every session and connection has the definition.
+    pub input_schema: Arc<Value>,
     /// The shape of its result, as JSON Schema.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::present")]
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<Arc<Value>>,
     /// What is known about its effects.
     #[serde(default)]
     pub annotations: ToolAnnotations,

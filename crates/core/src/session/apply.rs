@@ -85,7 +85,7 @@ impl Session {
                     self.tools.remove(name);
                 }
                 for tool in added {
-                    self.tools.insert(tool.name.clone(), tool.clone());
+                    self.tools.insert(tool.name.clone(), Box::new(tool.clone()));
                 }
             }
             Event::MessageAdded { message } => {

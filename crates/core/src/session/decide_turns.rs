@@ -337,7 +337,7 @@ impl Session {
     /// The tools that a turn can ask for.
     pub fn tools_of(&self, turn: &TurnId) -> Vec<Tool> {
         let Some(turn) = self.turns.get(turn) else { return Vec::new() };
-        self.tools.values().filter(|tool| self.reaches(turn, tool)).cloned().collect()
+        self.tools().filter(|tool| self.reaches(turn, tool)).cloned().collect()
     }
 
     pub(super) fn decide_finish(

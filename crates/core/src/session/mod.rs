@@ -73,12 +73,12 @@ pub struct Session {
     opened_at: Timestamp,
     updated_at: Timestamp,
     participants: BTreeMap<PrincipalId, Role>,
-    /// Boxed: most sessions have one, and a node of the map has room for eleven.
+    /// Boxed, as are devices and tools: most sessions have few, and a node of the map has room for eleven.
     attachments: BTreeMap<AttachmentId, Box<Attachment>>,
     /// Devices that keep their profile here.
     #[serde(default)]
     devices: BTreeMap<Callsign, Box<DeviceState>>,
-    tools: BTreeMap<ToolName, Tool>,
+    tools: BTreeMap<ToolName, Box<Tool>>,
     tools_revision: u64,
     tip: Option<MessageId>,
     recent_messages: VecDeque<KnownMessage>,
@@ -240,7 +240,16 @@ impl Session {
 
     /// The tools that are registered.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.values()
+        self.tools.values().map(|tool| &**tool)
+    }
+
+    /// Keeps definitions that equal these no second time: read from a snapshot, each session has its own.
+    pub fn share_tools(&mut self, offered: &[Tool]) {
+        for tool in offered {
+            if let Some(known) = self.tools.get_mut(&tool.name).filter(|known| ***known == *tool) {
+                **known = tool.clone();
+            }
+        }
     }
 
     /// Whether a key of this principal has led to a turn here, as far as the session remembers.
@@ -259,7 +268,7 @@ impl Session {
     pub fn view(&self) -> SessionView {
         SessionView {
             head: self.head,
-            tools: self.tools.values().cloned().collect(),
+            tools: self.tools().cloned().collect(),
             tools_revision: self.tools_revision,
             turns: self.turns.values().map(TurnState::view).collect(),
             standing: self.standing,

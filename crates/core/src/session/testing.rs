@@ -304,7 +304,7 @@ pub(super) fn tool(name: &str, executor: Executor) -> Tool {
     Tool {
         name: name.into(),
         description: String::new(),
-        input_schema: json!({}),
+        input_schema: json!({}).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -1,5 +1,8 @@
 //! Tools: who may bring and take them, and how the revision grows.
 
+use std::sync::Arc;
+
+use super::Session;
 use super::testing::*;
 use crate::id::ToolName;
 use crate::limits::SessionLimits;
@@ -157,4 +160,17 @@ fn attachments_that_expire_together_withdraw_their_tools_one_revision_each() {
         }
     }
     assert_eq!(revisions, [3, 4]);
+}
+
+#[test]
+fn a_definition_that_is_offered_anyway_is_kept_once() {
+    let mut world = World::opened();
+    world.events(&owner(), add_tools(vec![own("a"), own("b")]));
+    let snapshot = serde_json::to_value(&world.session).unwrap();
+    let mut read: Session = serde_json::from_value(snapshot).unwrap();
+    let offered = [own("a"), Tool { description: "another".into(), ..own("b") }, own("c")];
+    read.share_tools(&offered);
+    let same = |(known, offered): (&Tool, &Tool)| Arc::ptr_eq(&known.input_schema, &offered.input_schema);
+    assert_eq!(read.tools().zip(&offered).map(same).collect::<Vec<_>>(), [true, false]);
+    assert!(read.tools().eq(world.session.tools()), "what they are is not changed");
 }

@@ -395,8 +395,8 @@ fn tool(name: u8, callee: &Callee) -> Tool {
     Tool {
         name: tool_name(name),
         description: "a tool".into(),
-        input_schema: json!({"type": "object"}),
-        output_schema: name.is_multiple_of(2).then_some(json!(null)),
+        input_schema: json!({"type": "object"}).into(),
+        output_schema: name.is_multiple_of(2).then(|| json!(null).into()),
         annotations: ToolAnnotations::default(),
         version: None,
         executor: executor(callee),

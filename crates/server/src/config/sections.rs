@@ -194,7 +194,7 @@ sections! {
         /// Sessions in memory at the same time.
         pub resident_sessions: usize = 50_000,
         /// How long an idle session stays in memory, in milliseconds.
-        pub session_idle_ms: u64 = 5_000,
+        pub session_idle_ms: u64 = 2_000,
         /// Events after which a session's state is saved, so that it opens without reading all.
         pub snapshot_events: u64 = 1_000,
         /// Turns that agents of this process work on at the same time.

@@ -125,6 +125,10 @@ impl SessionActor {
             let Environment { chroniclers, log, .. } = environment;
             accounts = Accounts::load(chroniclers, &**log, &session, saved, since).await?;
         }
+        if let Some(agent) = session.agent() {
+            let offered = environment.host.tools(agent);
+            session.share_tools(&offered);
+        }
         self.feed.reset_head(session.head().seq);
         self.session = session;
         self.accounts = accounts;

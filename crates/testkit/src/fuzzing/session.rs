@@ -244,7 +244,7 @@ fn tool(choices: &mut Choices<'_>) -> Tool {
     Tool {
         name: ToolName::new(format!("tool{}", choices.below(4))),
         description: String::new(),
-        input_schema: json!({}),
+        input_schema: json!({}).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -163,7 +163,7 @@ fn own_tool(name: &str) -> Tool {
     Tool {
         name: ToolName::from(name),
         description: String::new(),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         output_schema: None,
         annotations: ToolAnnotations::default(),
         version: None,

@@ -111,7 +111,7 @@ impl VipConnection {
                 let tool = Tool {
                     name: ToolName::new(id),
                     description: action.description.clone(),
-                    input_schema: action::tool_schema(action, context),
+                    input_schema: action::tool_schema(action, context).into(),
                     output_schema: None,
                     annotations: ToolAnnotations {
                         read_only: None,
@@ -132,7 +132,7 @@ impl VipConnection {
                 let tool = Tool {
                     name: ToolName::new(*name),
                     description: (*description).to_owned(),
-                    input_schema: json!({ "type": "object" }),
+                    input_schema: json!({ "type": "object" }).into(),
                     output_schema: None,
                     annotations: ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() },
                     version: None,
