@@ -19,7 +19,7 @@ pub struct Fleet {
     records: Mutex<Records>,
     tasks_per_device: usize,
     results: usize,
-    result_weight: usize,
+    result_bytes: usize,
     result_age: Duration,
     refusals: Rate,
 }
@@ -33,8 +33,8 @@ struct Records {
     /// Results in the order in which they came; some have been replaced since.
     order: VecDeque<(PrincipalId, String, u64)>,
     counter: u64,
-    /// What the results weigh together.
-    weight: usize,
+    /// The size of all results.
+    bytes: usize,
     refused: BTreeMap<PrincipalId, Bucket>,
 }
 
@@ -49,8 +49,8 @@ struct Running {
 struct Kept {
     number: u64,
     at: Timestamp,
-    weight: usize,
-    result: Value,
+    /// As JSON, a small part of what the value takes.
+    json: Box<str>,
 }
 
 /// Who a session id belongs to.
@@ -79,7 +79,7 @@ impl Fleet {
             records: Mutex::default(),
             tasks_per_device: limits.tasks_per_device as usize,
             results: limits.results as usize,
-            result_weight: MAX_WEIGHT,
+            result_bytes: MAX_BYTES,
             result_age: Duration::from_secs(u64::from(limits.result_s)),
             refusals: Rate::per_minute(most, most),
         }
@@ -129,41 +129,46 @@ impl Fleet {
     }
 
     /// Keeps the result of a task, to be read by whoever started it.
-    pub(crate) fn keep(&self, principal: &PrincipalId, task_name: &str, result: Value, now: Timestamp) {
+    pub(crate) fn keep(&self, principal: &PrincipalId, task_name: &str, result: &Value, now: Timestamp) {
+        let json = result.to_string().into_boxed_str();
         let mut guard = self.records();
         let records = &mut *guard;
         records.counter += 1;
         let number = records.counter;
         let key = (principal.clone(), task_name.to_owned());
         records.order.push_back((key.0.clone(), key.1.clone(), number));
-        let weight = weight(&result);
-        records.weight += weight;
-        if let Some(replaced) = records.results.insert(key, Kept { number, at: now, weight, result }) {
-            records.weight -= replaced.weight;
+        records.bytes += json.len();
+        if let Some(replaced) = records.results.insert(key, Kept { number, at: now, json }) {
+            records.bytes -= replaced.json.len();
         }
         while let Some((principal, task_name, number)) = records.order.front() {
             let key = (principal.clone(), task_name.clone());
             let known = records.results.get(&key).filter(|known| known.number == *number);
             let fresh = known.is_some_and(|known| now.since(known.at) < self.result_age);
-            let fits = records.results.len() <= self.results && records.weight <= self.result_weight;
-            // The one that has just come stays, whatever it weighs.
+            let fits = records.results.len() <= self.results && records.bytes <= self.result_bytes;
+            // The one that has just come stays, however large it is.
             if fresh && (fits || records.results.len() == 1) {
                 break;
             }
             if known.is_some()
                 && let Some(forgotten) = records.results.remove(&key)
             {
-                records.weight -= forgotten.weight;
+                records.bytes -= forgotten.json.len();
             }
             records.order.pop_front();
         }
     }
 
-    /// The result of a task of this principal's, if it is over and not forgotten.
-    pub(crate) fn result(&self, principal: &PrincipalId, task_name: &str, now: Timestamp) -> Option<Value> {
+    /// The result of a task of this principal's as JSON, if it is over and not forgotten.
+    pub(crate) fn result(
+        &self,
+        principal: &PrincipalId,
+        task_name: &str,
+        now: Timestamp,
+    ) -> Option<Box<str>> {
         let records = self.records();
         let known = records.results.get(&(principal.clone(), task_name.to_owned()))?;
-        (now.since(known.at) < self.result_age).then(|| known.result.clone())
+        (now.since(known.at) < self.result_age).then(|| known.json.clone())
     }
 
     /// Counts a refused registration.
@@ -183,19 +188,8 @@ impl Fleet {
     }
 }
 
-/// About how many bytes a value takes.
-fn weight(value: &Value) -> usize {
-    let inside = match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(members) => members.iter().map(|(key, value)| key.len() + weight(value)).sum(),
-    };
-    size_of::<Value>() + inside
-}
-
 /// Bytes of results that are kept, all together.
-const MAX_WEIGHT: usize = 256 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -230,35 +224,35 @@ mod tests {
     fn results_are_kept_for_a_time_and_up_to_a_number() {
         let (fleet, ann) = (fleet(), PrincipalId::from("ann"));
         let at = Timestamp::from_secs;
-        fleet.keep(&ann, "one", 1.into(), at(0));
-        assert_eq!(fleet.result(&ann, "one", at(1)), Some(1.into()));
+        fleet.keep(&ann, "one", &json!(1), at(0));
+        assert_eq!(fleet.result(&ann, "one", at(1)), Some("1".into()));
         assert_eq!(fleet.result(&"bob".into(), "one", at(1)), None);
-        fleet.keep(&ann, "one", 2.into(), at(1));
-        assert_eq!(fleet.result(&ann, "one", at(1)), Some(2.into()), "the latest wins");
-        fleet.keep(&ann, "two", 3.into(), at(2));
-        fleet.keep(&ann, "three", 4.into(), at(3));
+        fleet.keep(&ann, "one", &json!(2), at(1));
+        assert_eq!(fleet.result(&ann, "one", at(1)), Some("2".into()), "the latest wins");
+        fleet.keep(&ann, "two", &json!(3), at(2));
+        fleet.keep(&ann, "three", &json!(4), at(3));
         assert_eq!(fleet.result(&ann, "one", at(3)), None, "the oldest goes");
-        assert_eq!(fleet.result(&ann, "two", at(3)), Some(3.into()));
+        assert_eq!(fleet.result(&ann, "two", at(3)), Some("3".into()));
         assert_eq!(fleet.result(&ann, "two", at(3602)), None);
     }
 
     #[test]
-    fn results_are_kept_up_to_their_weight() {
-        let fleet = Fleet { result_weight: 2500, ..Fleet::new(&AipLimits::default()) };
+    fn results_are_kept_up_to_their_size() {
+        let fleet = Fleet { result_bytes: 2500, ..Fleet::new(&AipLimits::default()) };
         let (ann, at) = (PrincipalId::from("ann"), Timestamp::from_secs(0));
         let big = Value::String("x".repeat(1000));
         for name in ["one", "two", "two", "three"] {
-            fleet.keep(&ann, name, big.clone(), at);
+            fleet.keep(&ann, name, &big, at);
         }
         assert_eq!(fleet.result(&ann, "one", at), None, "the oldest goes");
         assert!(fleet.result(&ann, "two", at).is_some() && fleet.result(&ann, "three", at).is_some());
         let all = json!([big, { "a": big, "b": [big, null, true, 1] }]);
-        fleet.keep(&ann, "all", all, at);
-        assert!(fleet.result(&ann, "all", at).is_some(), "the latest is kept");
+        fleet.keep(&ann, "all", &all, at);
+        assert_eq!(fleet.result(&ann, "all", at), Some(all.to_string().into()), "the latest is kept");
         assert_eq!(fleet.result(&ann, "three", at), None);
-        fleet.keep(&ann, "small", 1.into(), at);
+        fleet.keep(&ann, "small", &json!(1), at);
         assert_eq!(fleet.result(&ann, "all", at), None);
-        assert_eq!(fleet.records().weight, weight(&Value::Null));
+        assert_eq!(fleet.records().bytes, 1);
     }
 
     #[test]

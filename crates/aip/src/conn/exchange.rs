@@ -60,16 +60,10 @@ impl Exchange {
     fn begin(&mut self, body: &[u8], now: Timestamp) {
         match &self.purpose {
             Purpose::Health | Purpose::Clients => self.ask_roll(),
-            Purpose::Result(task_name) => {
-                let result = self.fleet.result(&self.principal.id, task_name, now);
-                self.answer(
-                    200,
-                    &match result {
-                        Some(result) => json!({ "status": "done", "result": result }),
-                        None => json!({ "status": "pending" }),
-                    },
-                );
-            }
+            Purpose::Result(task_name) => match self.fleet.result(&self.principal.id, task_name, now) {
+                Some(result) => self.say(200, format!(r#"{{"status":"done","result":{result}}}"#)),
+                None => self.answer(200, &json!({ "status": "pending" })),
+            },
             Purpose::Dispatch => match self.task(body) {
                 Err((status, why)) => self.refuse(status, &why),
                 Ok(_) if !self.principal.scopes.allows_dispatch() => {
@@ -149,9 +143,13 @@ impl Exchange {
     }
 
     fn answer(&mut self, status: u16, body: &Value) {
+        self.say(status, body.to_string());
+    }
+
+    fn say(&mut self, status: u16, json: String) {
         let headers = vec![("content-type", "application/json".to_owned())];
         self.out.push_back(Output::Send(Frame::Head(Box::new(Head { status, headers }))));
-        self.out.push_back(Output::Send(Frame::Text(wide::restore(body.to_string()))));
+        self.out.push_back(Output::Send(Frame::Text(wide::restore(json))));
         self.out.push_back(Output::Close(DONE));
     }
 }

@@ -292,7 +292,7 @@ impl AipConnection {
     /// Keeps what came of a task, to be read over HTTP.
     fn keep_result(&self, reader: &PrincipalId, names: &Names, result: &Value) {
         if let Some(task_name) = &names.task_name {
-            self.fleet.keep(reader, task_name, result.clone(), self.now);
+            self.fleet.keep(reader, task_name, result, self.now);
         }
     }
 
