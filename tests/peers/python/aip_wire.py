@@ -232,7 +232,7 @@ class Client:
     async def register(self, **fields):
         await self.send("register", **self.profile(**fields))
         answer = await self.next(lambda message: True)
-        equal((answer["type"], answer["status"], answer["session_id"]), ("heartbeat", "ok", None), "registration")
+        equal((answer["type"], answer["status"], answer["session_id"]), ("heartbeat", "ok", None), f"registration ({answer['error']})")
         return self
 
     async def beat(self):

@@ -74,6 +74,6 @@ const WARM_UP: usize = 100;
 /// Clients that connect at the same time.
 const AT_ONCE: usize = 200;
 const STUCK: Duration = Duration::from_secs(20);
-/// What an idle connection may take of the server's memory: the floor of the performance budget is a third of it, but
-/// the agent of this scenario has tools, which every session and every connection knows.
-const MOST_EACH: u64 = 48 << 10;
+/// What an idle connection may take of the server's memory: more than the floor of the performance budget, since the
+/// agent of this scenario has tools, of which every session and every connection knows.
+const MOST_EACH: u64 = 24 << 10;
