@@ -111,6 +111,12 @@ fn remembered(content: &str) -> Remembered {
 
 /// What a model is told about a turn of which this is remembered.
 async fn told(system: Option<&str>, tokens: Option<u64>, memories: &[&str]) -> Vec<Value> {
+    let remembered = memories.iter().map(|content| remembered(content)).collect();
+    told_of(system, tokens, Brief { remembered, ..brief(chat("hello"), 1) }).await
+}
+
+/// What a model is told about a turn, before which something was said.
+async fn told_of(system: Option<&str>, tokens: Option<u64>, brief: Brief) -> Vec<Value> {
     let server = Server::start(vec![says("ok", Value::Null)]).await;
     let port = Port::silent();
     *port.history.lock().unwrap() = vec![MessageRow {
@@ -128,8 +134,6 @@ async fn told(system: Option<&str>, tokens: Option<u64>, memories: &[&str]) -> V
         config.system = system.map(str::to_owned);
         config.history_tokens = tokens;
     });
-    let remembered = memories.iter().map(|content| remembered(content)).collect();
-    let brief = Brief { remembered, ..brief(chat("hello"), 1) };
     replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
     server.requests()[0].body["messages"].as_array().unwrap().clone()
 }
@@ -167,27 +171,9 @@ async fn what_is_remembered_is_bounded_and_counts_and_is_off_when_empty() {
 
 /// What a model is told about a turn in this setting.
 async fn told_in(setting: Setting, tokens: Option<u64>) -> Vec<Value> {
-    let server = Server::start(vec![says("ok", Value::Null)]).await;
-    let port = Port::silent();
-    *port.history.lock().unwrap() = vec![MessageRow {
-        session: SessionId::from("ses_test"),
-        message: "msg_1".into(),
-        parent: None,
-        turn: TurnId::from("old"),
-        author: Author::User("ann".into()),
-        parts: vec![Part::Text("before".into())],
-        seq: 1,
-        at: Timestamp::from_secs(1),
-        status: MessageStatus::Complete,
-    }];
-    let agent = server.agent(|config| {
-        config.system = Some("Be brief.".into());
-        config.history_tokens = tokens;
-    });
     let remembered = vec![remembered("likes tea")];
     let brief = Brief { setting: Some(Box::new(setting)), remembered, ..brief(chat("hello"), 1) };
-    replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
-    server.requests()[0].body["messages"].as_array().unwrap().clone()
+    told_of(Some("Be brief."), tokens, brief).await
 }
 
 #[tokio::test]

@@ -147,12 +147,17 @@ pub(super) fn read<T: DeserializeOwned>(value: Value, place: &str) -> Result<T, 
 pub(super) fn compile(pattern: &str, place: &str, known: &mut BTreeSet<String>) -> Result<Regex, String> {
     let regex = Regex::new(pattern).map_err(|error| format!("{place}: bad pattern: {error}"))?;
     for name in regex.capture_names().flatten() {
-        if RESERVED.contains(&name) {
+        if is_reserved(name) {
             return Err(format!("{place}: a group cannot be called `{name}`, which means something else"));
         }
         known.insert(name.to_owned());
     }
     Ok(regex)
+}
+
+/// Whether a name means something, and so is not free.
+pub(super) fn is_reserved(name: &str) -> bool {
+    BUILT_IN.contains(&name) || OF_STEPS.contains(&name)
 }
 
 /// Variables that always have a value, if an empty one.
@@ -169,20 +174,5 @@ const BUILT_IN: [&str; 11] = [
     "instructions",
     "scene",
 ];
-/// Names that mean something, and so are not free.
-pub(super) const RESERVED: [&str; 14] = [
-    "input",
-    "args",
-    "state",
-    "meta",
-    "turn",
-    "session",
-    "agent",
-    "principal",
-    "remembered",
-    "instructions",
-    "scene",
-    "index",
-    "outcome",
-    "error",
-];
+/// Variables that only some steps have.
+const OF_STEPS: [&str; 3] = ["index", "outcome", "error"];

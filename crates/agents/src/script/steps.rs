@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_core::ToolName;
 use switchboard_core::model::NoticeLevel;
 
-use super::parse::{RESERVED, compile, read};
+use super::parse::{compile, is_reserved, read};
 use super::raw::{RawCall, RawDefaults, RawError, RawFailure, RawQuestion, RawStep, RawTool, RawToolUse};
 use super::story::{
     Choice, ChunkTemplate, Item, MAX_DEPTH, MAX_REPEAT, MAX_SIZE, MAX_WAIT_MS, Number, Request, Speech, Step,
@@ -218,10 +218,7 @@ impl StepParser<'_> {
         place: &str,
     ) -> Result<Request, String> {
         let named = variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !named
-            || !variable.starts_with(|c: char| c.is_ascii_alphabetic())
-            || RESERVED.contains(&&*variable)
-        {
+        if !named || !variable.starts_with(|c: char| c.is_ascii_alphabetic()) || is_reserved(&variable) {
             return Err(format!("{place}: `as` cannot be {variable:?}"));
         }
         let timeout_ms = self.timeout(timeout_ms, place)?;
