@@ -131,7 +131,12 @@ async def aip_071_a_constellation_may_leave_at_any_moment(world):
 async def aip_074_a_device_may_come_and_go_while_tasks_come_in(world):
     who = world.somebody()
     name = fresh("restless")
-    device = (await world.device(who, name)).serves()
+
+    async def serving():
+        # From the first moment on: commands may come with the confirmation.
+        return await (await world.open(Device, who, name)).serves().register()
+
+    device = await serving()
     constellation = await world.constellation(device, who)
     submitted, over = [], asyncio.Event()
 
@@ -146,7 +151,7 @@ async def aip_074_a_device_may_come_and_go_while_tasks_come_in(world):
     for number in range(12):
         await asyncio.sleep(0.05)
         await getattr(device, ("reset", "close")[number % 2])()
-        device = (await again(world.device, who, name)).serves()
+        device = await again(serving)
     over.set()
     await feeding
     # Each was taken or refused, and each has exactly one end: both kinds are told about it.

@@ -19,6 +19,8 @@ use super::wire::Over;
 /// `tests/peers/python/aip_peer.py`), and one issuer of tokens.
 pub(crate) const FLEET: &[&str] = &[
     "listen=127.0.0.1:0",
+    // Whoever is not quick reads from the log, as slow peers do elsewhere.
+    "limits.ring_events=1",
     "auth.api_keys=[\
         {id='ann',key_env='PEER_KEY_ANN',principal='ann'},\
         {id='bob',key_env='PEER_KEY_BOB',principal='bob'},\
