@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use switchboard_core::{
-    Close, CloseReason, Committed, Connection, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
-    Timestamp,
+    Close, CloseReason, Connection, Input, Output, Principal, Reject, Reply, RequestId, SessionId, Timestamp,
 };
 use switchboard_store::Batch;
 use tokio::time::{Instant, Sleep};
 
 use crate::auth::{Authenticator, Credential, Identity};
 use crate::clock::Clock;
-use crate::feed::{Feed, Next};
+use crate::feed::{Feed, Mark, Next, catch_up};
 use crate::gateway::{Caller, Gateway};
 use crate::meters::TransportMeters;
 use crate::outbox::Outbox;
@@ -58,7 +57,11 @@ pub(crate) struct Driver {
 struct Followed {
     session: SessionId,
     feed: Arc<Feed>,
-    position: u64,
+    /// How far it has read.
+    mark: Arc<Mark>,
+    /// Up to where the session had told of its events, and before them answered whoever asked, when this was last
+    /// looked at.
+    told: u64,
 }
 
 /// What the driver waited for.
@@ -194,16 +197,18 @@ impl Driver {
         let mut budget = EVENT_BUDGET;
         loop {
             // Heads first, answers second, events third: an answer comes before its events.
-            let heads: Vec<u64> = self.followed.iter().map(|followed| followed.feed.head()).collect();
+            for followed in &mut self.followed {
+                followed.told = followed.feed.head();
+            }
             let deliveries = self.caller.port.take();
             let mut progress = !deliveries.is_empty();
             for delivery in deliveries {
                 self.deliver(delivery);
             }
-            for (index, head) in heads.into_iter().enumerate() {
-                progress |= self.follow(index, head, &mut budget).await;
+            for index in 0..self.followed.len() {
+                progress |= self.follow(index, &mut budget).await;
             }
-            self.followed.retain(|followed| followed.position != GONE);
+            self.followed.retain(|followed| followed.mark.position() != GONE);
             if !progress || self.closing.is_some() {
                 return;
             }
@@ -215,23 +220,29 @@ impl Driver {
         }
     }
 
-    /// Feeds events of one session up to `head`; answers whether there were any.
-    async fn follow(&mut self, index: usize, head: u64, budget: &mut usize) -> bool {
+    /// Feeds events of one session, as far as they were told; answers whether there were any.
+    async fn follow(&mut self, index: usize, budget: &mut usize) -> bool {
         let mut fed = false;
         while *budget > 0 && self.closing.is_none() && self.connection.wants_events() {
-            let Some(Followed { session, feed, position }) = self.followed.get(index) else { break };
-            if *position == GONE || *position >= head {
+            let Some(Followed { session, feed, mark, told }) = self.followed.get(index) else { break };
+            let (position, told) = (mark.position(), *told);
+            // Also what is gone, which is beyond everything.
+            if position >= told {
                 break;
             }
-            let (session, position) = (session.clone(), *position);
-            let batches = match feed.next(position) {
+            let session = session.clone();
+            match feed.next(position) {
                 Next::UpToDate => break,
-                Next::Batch(batch) => vec![batch],
+                Next::Batch(batch) => self.feed_batch(index, &session, &batch, budget),
                 Next::Behind => {
                     let log = self.gateway.sessions.environment.log.clone();
-                    match log.read(&session, position, *budget).await {
-                        Ok(batches) if !batches.is_empty() => batches,
-                        Ok(_) => break,
+                    match catch_up(&*log, &session, position, told, *budget).await {
+                        Ok(batches) if batches.is_empty() => break,
+                        Ok(batches) => {
+                            for batch in &batches {
+                                self.feed_batch(index, &session, batch, budget);
+                            }
+                        }
                         Err(error) => {
                             tracing::error!(%error, "the log could not be read");
                             self.input(Input::Closed(CloseReason::Internal));
@@ -239,26 +250,24 @@ impl Driver {
                         }
                     }
                 }
-            };
-            fed = true;
-            for batch in &batches {
-                self.feed_batch(index, &session, batch, budget);
             }
+            fed = true;
         }
         fed
     }
 
     fn feed_batch(&mut self, index: usize, session: &SessionId, batch: &Arc<Batch>, budget: &mut usize) {
         for committed in &batch.events {
-            let Some(followed) = self.followed.get_mut(index) else { return };
-            if followed.position == GONE || self.closing.is_some() || !self.connection.wants_events() {
+            let Some(Followed { mark, .. }) = self.followed.get(index) else { return };
+            let read = mark.position();
+            if read == GONE || self.closing.is_some() || !self.connection.wants_events() {
                 return;
             }
-            let Committed { position, .. } = committed;
-            if position.seq <= followed.position {
+            let seq = committed.position.seq;
+            if seq <= read {
                 continue;
             }
-            followed.position = position.seq;
+            mark.advance(seq);
             *budget = budget.saturating_sub(1);
             self.input(Input::Committed(session, committed));
             // Told at once, so that it does not produce more than the transport takes.
@@ -296,7 +305,9 @@ impl Driver {
                 self.followed.push(Followed {
                     session: attached.session,
                     feed: attached.feed,
-                    position: attached.position.seq,
+                    mark: attached.mark,
+                    // What follows is looked at when the answers before it are in.
+                    told: 0,
                 });
                 self.show_sessions();
                 self.input(Input::Done(request, Reply::Attached(Box::new(attached.view))));
@@ -378,9 +389,10 @@ impl Driver {
                 }
                 Output::Detach(session) => {
                     let mut seen = u64::MAX;
-                    for followed in self.followed.iter_mut().filter(|followed| followed.session == session) {
+                    for followed in self.followed.iter().filter(|followed| followed.session == session) {
                         followed.feed.unfollow(&self.caller.port);
-                        seen = std::mem::replace(&mut followed.position, GONE);
+                        seen = followed.mark.position();
+                        followed.mark.advance(GONE);
                     }
                     self.gateway.part(&self.caller, session, seen);
                     self.show_sessions();
@@ -444,7 +456,7 @@ impl Driver {
     }
 
     fn show_sessions(&self) {
-        let followed = self.followed.iter().filter(|followed| followed.position != GONE);
+        let followed = self.followed.iter().filter(|followed| followed.mark.position() != GONE);
         self.caller.port.show_sessions(followed.map(|followed| followed.session.clone()).collect());
     }
 

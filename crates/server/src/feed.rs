@@ -1,16 +1,16 @@
 //! The fan-out of one session: a ring of committed batches that followers read at their own pace.
 //!
-//! Nothing is queued per follower. One that falls behind the ring reads from the log instead, so a
-//! slow reader costs no memory.
+//! Nothing is queued per follower, and what all of them have read is let go. One that falls behind the ring reads
+//! from the log instead, so a slow reader costs no memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use switchboard_core::Event;
 use switchboard_core::model::Output;
-use switchboard_store::Batch;
+use switchboard_core::{Event, SessionId};
+use switchboard_store::{Batch, Log, StoreError};
 
 use crate::port::Port;
 
@@ -19,8 +19,33 @@ use crate::port::Port;
 pub(crate) struct Feed {
     head: AtomicU64,
     ring: Mutex<Ring>,
-    followers: Mutex<Vec<Arc<Port>>>,
+    followers: Mutex<Vec<Follower>>,
     bounds: RingBounds,
+}
+
+#[derive(Debug)]
+struct Follower {
+    port: Arc<Port>,
+    mark: Arc<Mark>,
+}
+
+/// How far one follower has read.
+#[derive(Debug)]
+pub(crate) struct Mark(AtomicU64);
+
+impl Mark {
+    pub(crate) fn at(position: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(position)))
+    }
+
+    /// Number of the last event that was read.
+    pub(crate) fn position(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn advance(&self, position: u64) {
+        self.0.store(position, Ordering::Relaxed);
+    }
 }
 
 /// How much a ring may hold.
@@ -64,16 +89,16 @@ impl Feed {
         self.head.store(head, Ordering::Release);
     }
 
-    pub(crate) fn follow(&self, port: &Arc<Port>) {
+    /// Has a port follow; one that follows already does so by the new mark.
+    pub(crate) fn follow(&self, port: &Arc<Port>, mark: &Arc<Mark>) {
         let mut followers = self.followers.lock();
-        if !followers.iter().any(|known| Arc::ptr_eq(known, port)) {
-            followers.push(port.clone());
-        }
+        followers.retain(|known| !Arc::ptr_eq(&known.port, port));
+        followers.push(Follower { port: port.clone(), mark: mark.clone() });
     }
 
     pub(crate) fn unfollow(&self, port: &Arc<Port>) {
         let mut followers = self.followers.lock();
-        followers.retain(|known| !Arc::ptr_eq(known, port));
+        followers.retain(|known| !Arc::ptr_eq(&known.port, port));
         if followers.is_empty() {
             followers.shrink_to_fit();
             *self.ring.lock() = Ring::default();
@@ -96,12 +121,14 @@ impl Feed {
     /// Makes a committed batch visible and wakes every follower.
     pub(crate) fn publish(&self, batch: &Arc<Batch>) {
         let followers = self.followers.lock();
-        if !followers.is_empty() {
-            self.ring.lock().push(batch, self.bounds);
+        if let Some(read) = followers.iter().map(|follower| follower.mark.position()).min() {
+            let mut ring = self.ring.lock();
+            ring.forget(read);
+            ring.push(batch, self.bounds);
         }
         self.head.store(batch.last(), Ordering::Release);
-        for port in followers.iter() {
-            port.wake();
+        for follower in followers.iter() {
+            follower.port.wake();
         }
     }
 
@@ -117,6 +144,20 @@ impl Feed {
             _ => Next::Behind,
         }
     }
+}
+
+/// Reads on from the log, up to what the session has told: the log knows of events before those who asked for them
+/// have their answers, and devices their invitations.
+pub(crate) async fn catch_up(
+    log: &dyn Log,
+    session: &SessionId,
+    position: u64,
+    told: u64,
+    limit: usize,
+) -> Result<Vec<Arc<Batch>>, StoreError> {
+    let mut batches = log.read(session, position, limit).await?;
+    batches.retain(|batch| batch.first() <= told);
+    Ok(batches)
 }
 
 /// A batch, with what is looked at often beside it.
@@ -135,7 +176,19 @@ impl Ring {
         self.bytes += bytes;
         self.batches.push_back(Held { last: batch.last(), bytes, batch: batch.clone() });
         while self.batches.len() > 1 && (self.events > bounds.events || self.bytes > bounds.bytes) {
-            let Some(oldest) = self.batches.pop_front() else { break };
+            self.drop_oldest();
+        }
+    }
+
+    /// Lets go of what everybody has read.
+    fn forget(&mut self, read: u64) {
+        while self.batches.front().is_some_and(|held| held.last <= read) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.batches.pop_front() {
             self.events -= oldest.batch.events.len();
             self.bytes -= oldest.bytes;
         }
@@ -178,7 +231,8 @@ fn weight(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_core::{Committed, Position, Timestamp};
+    use switchboard_core::{Actor, Committed, Op, Position, Session, SessionLimits, Timestamp};
+    use switchboard_store::{Append, SqliteLog, SqliteOptions};
 
     use super::*;
 
@@ -199,7 +253,7 @@ mod tests {
         let port = Arc::new(Port::default());
         assert!(matches!(feed.next(2), Next::UpToDate));
         assert!(matches!(feed.next(0), Next::Behind));
-        feed.follow(&port);
+        feed.follow(&port, &Mark::at(2));
         feed.publish(&batch(3..=5));
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
         assert!(matches!(feed.next(4), Next::Batch(batch) if batch.first() == 3));
@@ -209,5 +263,63 @@ mod tests {
         feed.unfollow(&port);
         assert!(matches!(feed.next(5), Next::Behind), "an unwatched session keeps nothing");
         assert_eq!(feed.head(), 8);
+    }
+
+    #[test]
+    fn what_every_follower_has_read_is_let_go() {
+        let feed = Feed::new(0, BOUNDS);
+        let (fast, slow) = (Mark::at(0), Mark::at(0));
+        let slow_port = Arc::new(Port::default());
+        feed.follow(&Arc::new(Port::default()), &fast);
+        feed.follow(&slow_port, &slow);
+        feed.publish(&batch(1..=1));
+        fast.advance(1);
+        feed.publish(&batch(2..=2));
+        assert!(matches!(feed.next(0), Next::Batch(_)), "somebody still needs it");
+        fast.advance(2);
+        slow.advance(1);
+        feed.publish(&batch(3..=3));
+        assert!(matches!(feed.next(0), Next::Behind));
+        assert!(matches!(feed.next(1), Next::Batch(batch) if batch.first() == 2));
+        // Whoever follows again from an earlier place needs what it has read before.
+        feed.follow(&slow_port, &Mark::at(2));
+        fast.advance(3);
+        feed.publish(&batch(4..=4));
+        assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
+        assert_eq!(feed.ring.lock().events, 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_behind_reads_what_was_told_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = SqliteLog::open(folder.path().join("log.db"), SqliteOptions::default()).unwrap();
+        let session = SessionId::from("s");
+        let mut state = Session::new(session.clone(), SessionLimits::default());
+        let open = Op::Open { epoch: 1, agent: "a".into(), name: None };
+        let rename = |name: &str| Op::Rename { name: name.to_owned() };
+        for op in [open, rename("one"), rename("two")] {
+            let after = state.head();
+            let ann = Actor::client("ann".into());
+            let decision = state.decide(&ann, &op, Timestamp::default()).unwrap();
+            let mut events = Vec::new();
+            for event in decision.events {
+                let position = Position { epoch: 1, seq: state.head().seq + 1 };
+                let committed = Committed { position, at: Timestamp::default(), event };
+                state.apply(&committed);
+                events.push(committed);
+            }
+            let (batch, summary) = (Arc::new(Batch { events }), state.summary().unwrap());
+            let session = session.clone();
+            log.append(Append { session, after, batch, rows: Vec::new(), summary, snapshot: None })
+                .await
+                .unwrap();
+        }
+        let head = state.head().seq;
+        let read = async |told| {
+            let batches = catch_up(&log, &session, 0, told, 100).await.unwrap();
+            batches.last().map(|batch| batch.last())
+        };
+        assert_eq!(read(head - 1).await, Some(head - 1), "committed, but not told");
+        assert_eq!(read(head).await, Some(head));
     }
 }

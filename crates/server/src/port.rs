@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_core::{
-    CloseReason, Position, Reject, Reply, RequestId, SessionId, SessionView, Signal, VoiceEvent,
-};
+use switchboard_core::{CloseReason, Reject, Reply, RequestId, SessionId, SessionView, Signal, VoiceEvent};
 use tokio::sync::Notify;
 
-use crate::feed::Feed;
+use crate::feed::{Feed, Mark};
 
 /// The inbox of one connection's driver. Costs next to nothing while idle.
 #[derive(Debug, Default)]
@@ -46,7 +44,8 @@ pub(crate) enum Delivery {
 pub(crate) struct Attached {
     pub(crate) session: SessionId,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) position: Position,
+    /// How far it has read.
+    pub(crate) mark: Arc<Mark>,
     pub(crate) view: SessionView,
 }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::actor::{FIRST_BACKOFF, SessionActor, own, own_mail};
 use super::{AttachRequest, Environment, Executing, Mail, ReplyTo};
+use crate::feed::Mark;
 use crate::gateway::Place;
 use crate::host::Reserved;
 use crate::meters::turn_ended;
@@ -151,7 +152,7 @@ impl SessionActor {
                 from => Ok(Box::new(Attached {
                     session: self.session.id().clone(),
                     feed: self.feed.clone(),
-                    position: from.unwrap_or(head),
+                    mark: Mark::at(from.unwrap_or(head).seq),
                     view: SessionView { chronicles: self.accounts.states(), ..self.session.view() },
                 })),
             }
@@ -239,8 +240,8 @@ impl SessionActor {
         }
     }
 
-    /// Tells askers, followers and executors what is now committed, in this order: an asker learns
-    /// of its answer before the events that belong to it.
+    /// Tells askers, devices, followers and executors what is now committed, in this order: an asker
+    /// learns of its answer before the events that belong to it.
     fn tell(
         &mut self,
         outcomes: Vec<Outcome>,
@@ -264,7 +265,7 @@ impl SessionActor {
                     mail.reply.answer(result);
                 }
                 Outcome::Attach(request, Ok(attached)) => {
-                    self.feed.follow(&request.port);
+                    self.feed.follow(&request.port, &attached.mark);
                     request.port.deliver(Delivery::Attached(request.request, attached));
                 }
                 Outcome::Attach(request, Err(reject)) => request.port.answer(request.request, Err(reject)),
@@ -273,13 +274,16 @@ impl SessionActor {
             }
         }
         let Some(batch) = batch else { return };
+        // First, so that a device cannot see all of its task and leave before it is noted for it.
+        for committed in &batch.events {
+            self.invite(committed);
+        }
         self.feed.publish(batch);
         // Before what follows in the batch is passed on to them.
         self.start_claimed_turns(claimed);
         let mut look_for_work = false;
         for (place, committed) in batch.events.iter().enumerate() {
             self.remember_key(committed);
-            self.invite(committed);
             self.notice(&committed.event);
             look_for_work |= self.notify_executor(&committed.event, place < told_ahead);
         }
