@@ -54,19 +54,20 @@ impl SessionActor {
         draft.outcomes.push(Outcome::Op(mail, result));
     }
 
-    /// What an op leads to. Hardly ever waits: most of what is asked is decided by heart.
+    /// What an op leads to. Hardly ever waits: most of what is asked is decided by heart. What does wait is boxed,
+    /// so that the room for it is not taken with every letter.
     async fn lead_to(&mut self, mail: &Mail, now: Timestamp, draft: &mut Draft) -> Result<Reply, Reject> {
         self.check(&mail.op)?;
         let decision = match self.session.decide(&mail.actor, &mail.op, now) {
             Err(Reject::UnknownMessage(message)) => {
-                let vouched =
-                    look_back(&self.session, &*self.sessions.environment.log, &mail.op, message).await?;
+                let log = &*self.sessions.environment.log;
+                let vouched = Box::pin(look_back(&self.session, log, &mail.op, message)).await?;
                 self.session.decide_knowing(&mail.actor, &mail.op, now, &[vouched])?
             }
             decision => decision?,
         };
         if let Op::Chronicle { chronicle } = &mail.op {
-            self.begin_account(chronicle, !decision.events.is_empty(), draft).await?;
+            Box::pin(self.begin_account(chronicle, !decision.events.is_empty(), draft)).await?;
         }
         let opened = matches!(decision.events.first(), Some(Event::SessionOpened { .. }));
         for event in decision.events {
@@ -234,7 +235,7 @@ impl SessionActor {
                 self.tell(outcomes, Some(&batch), claimed, told_ahead);
             }
             Err(error) => {
-                self.undo(outcomes, &error).await;
+                Box::pin(self.undo(outcomes, &error)).await;
                 self.repeat(batch.events.get(..told_ahead).unwrap_or_default());
             }
         }
