@@ -112,7 +112,7 @@ impl Agent for Echo {
             }
             TurnRequest::Tool { name, args } if self.config.tool && name.as_str() == TOOL => {
                 let text = args.get("text").and_then(Value::as_str).unwrap_or_default();
-                Ok(TurnEnd { output: Some(json!({ "text": text })), ..TurnEnd::complete() })
+                Ok(TurnEnd { output: Some(json!({ "text": text }).into()), ..TurnEnd::complete() })
             }
             TurnRequest::Tool { name, .. } => {
                 Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")))
@@ -122,7 +122,7 @@ impl Agent for Echo {
                 let usage = usage(count_words(&goal), output);
                 turn.emit(Output::Usage(usage.clone())).await?;
                 Ok(TurnEnd {
-                    output: Some(next_state(state, &goal)),
+                    output: Some(next_state(state, &goal).into()),
                     usage: Some(usage),
                     ..TurnEnd::complete()
                 })

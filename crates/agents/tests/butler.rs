@@ -116,7 +116,7 @@ async fn in_shop(
 
 fn calls(port: &Port) -> Vec<(String, Value)> {
     let calls = port.calls().into_iter().map(|call| match call.kind {
-        CallKind::Tool { name, args } => (name.to_string(), args),
+        CallKind::Tool { name, args } => (name.to_string(), Value::clone(&args)),
         CallKind::Question { text, .. } => panic!("{text}"),
     });
     calls.collect()

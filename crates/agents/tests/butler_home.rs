@@ -59,7 +59,7 @@ async fn heard(text: &str) -> (Vec<(String, Value)>, String) {
     *port.tools.lock().unwrap() = house();
     run(&Butler::default(), &port, chat(text)).await.unwrap();
     let calls = port.calls().into_iter().map(|call| match call.kind {
-        CallKind::Tool { name, args } => (name.to_string(), args),
+        CallKind::Tool { name, args } => (name.to_string(), Value::clone(&args)),
         CallKind::Question { text, .. } => panic!("{text}"),
     });
     (calls.collect(), port.text())

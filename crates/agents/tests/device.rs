@@ -75,7 +75,7 @@ fn failure(result: Result<TurnEnd, AgentError>) -> (FailureKind, String, Option<
     match result {
         Err(AgentError::Failed(failure)) => (failure.kind, failure.message, None),
         Ok(TurnEnd { outcome: TurnOutcome::Failed(failure), output, .. }) => {
-            (failure.kind, failure.message, output)
+            (failure.kind, failure.message, output.as_deref().cloned())
         }
         other => panic!("not failed: {other:?}"),
     }
@@ -118,8 +118,8 @@ async fn each_turn_of_a_script_is_one_batch() {
         calls.iter().map(|call| call.id.as_str()).chain(batches.iter().map(|b| b.id.as_str())).collect();
     assert_eq!(names.len(), 5);
     assert!(names.iter().all(|name| is_uuid4(name)), "{names:?}");
-    assert_eq!(calls[0].options, json!({ "tool_type": "action", "agent_name": "HostAgent" }));
-    assert_eq!(calls[1].options, json!({ "tool_type": "data_collection", "agent_name": "HostAgent" }));
+    assert_eq!(calls[0].options, json!({ "tool_type": "action", "agent_name": "HostAgent" }).into());
+    assert_eq!(calls[1].options, json!({ "tool_type": "data_collection", "agent_name": "HostAgent" }).into());
     assert_eq!(calls[0].deadline, Timestamp::from_secs(1_000).after(Duration::from_millis(1_500)));
     let told = |result: &Value| result["call_id"].as_str().unwrap().to_owned();
     assert_eq!(told(&end.output.unwrap()["turns"][0][1]), calls[1].id.as_str());
@@ -192,7 +192,7 @@ async fn a_script_says_how_it_ends() {
     }
     let port = Port::new(device);
     let end = run_on_device(&DeviceScript, &port, "aip-script:{}").await.unwrap();
-    assert_eq!(end.output, Some(json!({ "turns": [], "result": null })));
+    assert_eq!(end.output, Some(json!({ "turns": [], "result": null }).into()));
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn any_other_text_is_echoed() {
         assert_eq!(output(&end).0[0][0]["result"], json!({ "did": { "text": text } }));
         let calls = port.calls();
         assert!(matches!(&calls[0].kind, CallKind::Tool { name, .. } if name.as_str() == "echo"));
-        assert_eq!((calls.len(), &calls[0].options), (1, &json!({ "tool_type": "action" })));
+        assert_eq!((calls.len(), &*calls[0].options), (1, &json!({ "tool_type": "action" })));
     }
     // Whatever the device makes of it.
     let port = Port::new(|_| Some(CallEnd::TimedOut));

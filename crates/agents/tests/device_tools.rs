@@ -102,8 +102,11 @@ async fn the_tools_of_the_device_are_offered_before_the_agent_begins() {
 
     let calls = port.calls();
     assert_eq!(called(&calls), ["list_tools"]);
-    assert_eq!(calls[0].kind, CallKind::Tool { name: "list_tools".into(), args: json!({}) });
-    assert_eq!(calls[0].options, json!({ "tool_type": "data_collection", "agent_name": "LinuxAgent" }));
+    assert_eq!(calls[0].kind, CallKind::Tool { name: "list_tools".into(), args: json!({}).into() });
+    assert_eq!(
+        calls[0].options,
+        json!({ "tool_type": "data_collection", "agent_name": "LinuxAgent" }).into()
+    );
     assert_eq!((&calls[0].executor, calls[0].batch.as_ref().unwrap().size), (&executor(), 1));
 
     let events = port.events();
@@ -324,10 +327,13 @@ async fn a_model_uses_the_tools_of_the_device() {
 
     let calls = port.calls();
     assert_eq!(called(&calls), ["list_tools", "open_log", "count"]);
-    assert_eq!(calls[1].kind, CallKind::Tool { name: "open_log".into(), args: json!({ "path": "x.log" }) });
+    assert_eq!(
+        calls[1].kind,
+        CallKind::Tool { name: "open_log".into(), args: json!({ "path": "x.log" }).into() }
+    );
     assert_eq!((&calls[1].executor, &calls[2].executor), (&executor(), &executor()));
-    assert_eq!(calls[1].options, json!({ "tool_type": "action", "tool_name": "open.log" }));
-    assert_eq!(calls[2].options, json!({ "tool_type": "data_collection" }));
+    assert_eq!(calls[1].options, json!({ "tool_type": "action", "tool_name": "open.log" }).into());
+    assert_eq!(calls[2].options, json!({ "tool_type": "data_collection" }).into());
 
     let requests = server.requests();
     let names: Vec<&Value> =

@@ -110,8 +110,8 @@ async fn whoever_asks_runs_the_tool_if_they_can() {
     assert!(agent.own.ran.lock().unwrap().is_empty());
     let calls = port.calls();
     let [Call { kind, executor, deadline, options, .. }] = calls.as_slice() else { panic!("{calls:?}") };
-    assert_eq!(*kind, CallKind::Tool { name: "clock".into(), args: json!({ "n": 1 }) });
-    assert_eq!((executor, options), (&ann(), &json!({ "either": true, "grace_ms": 2000 })));
+    assert_eq!(*kind, CallKind::Tool { name: "clock".into(), args: json!({ "n": 1 }).into() });
+    assert_eq!((executor, &**options), (&ann(), &json!({ "either": true, "grace_ms": 2000 })));
     assert_eq!(*deadline, Timestamp::from_secs(1_009));
 }
 
@@ -125,7 +125,7 @@ async fn the_agent_runs_it_once_if_they_do_not_know_it_or_are_late() {
         assert_eq!(executors(&port), [ann(), Executor::Agent]);
         let calls = port.calls();
         assert_ne!(calls[0].id, calls[1].id);
-        assert_eq!(calls[1].options, Value::Null);
+        assert_eq!(calls[1].options, Value::Null.into());
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_tool_that_the_agent_does_not_have_is_asked_for_as_ever() {
     let agent = equipped();
     replay_brief(&agent, &port, asked("call light", json!(["light"]), 1), Vec::new()).await.unwrap();
     let calls = port.calls();
-    assert_eq!((calls.len(), &calls[0].options), (1, &Value::Null));
+    assert_eq!((calls.len(), &*calls[0].options), (1, &Value::Null));
     assert_eq!(port.text(), "afailed  unknown_tool");
 }
 

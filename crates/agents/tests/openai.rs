@@ -165,7 +165,7 @@ async fn tools_are_called_and_their_results_fed_back() {
     .await;
     let port = Port::new(|call: &CallRequest| match &call.kind {
         CallKind::Tool { name, args } if name.as_str() == "geo.weather" => {
-            assert_eq!(*args, json!({ "city": "Bern" }));
+            assert_eq!(*args, json!({ "city": "Bern" }).into());
             Some(CallEnd::done(json!({ "sky": "blue" })))
         }
         CallKind::Tool { .. } => Some(CallEnd::Failed(CallError::new("Oops", "broken"))),
@@ -426,9 +426,9 @@ async fn a_step_returns_the_new_state() {
     let step =
         TurnRequest::Step { goal: "count".into(), state: json!({ "n": 1 }), budget: Default::default() };
     let end = run(&agent, &Port::silent(), step.clone()).await.unwrap();
-    assert_eq!(end.output, Some(json!({ "n": 2 })));
+    assert_eq!(end.output, Some(json!({ "n": 2 }).into()));
     let end = run(&agent, &Port::silent(), step).await.unwrap();
-    assert_eq!(end.output, Some(json!({ "text": "no json" })));
+    assert_eq!(end.output, Some(json!({ "text": "no json" }).into()));
     let (kind, _) = failure(run(&agent, &Port::silent(), support::tool("x", json!({}))).await);
     assert_eq!(kind, FailureKind::ToolNotFound);
 }

@@ -107,7 +107,9 @@ async fn tools_of_the_agent_show_their_output() {
     run(&conformance(), &port, chat("tool x 2")).await.unwrap();
     let events = port.events();
     let Event::CallRequested { call, .. } = &events[0] else { panic!("{events:?}") };
-    assert!(matches!(&call.kind, CallKind::Tool { args, .. } if *args == json!({ "name": "x", "n": 2 })));
+    assert!(
+        matches!(&call.kind, CallKind::Tool { args, .. } if *args == json!({ "name": "x", "n": 2 }).into())
+    );
     assert!(matches!(&events[1], Event::CallProgress { delta, .. } if delta == "piece 1\n"));
     assert!(matches!(&events[2], Event::CallProgress { delta, .. } if delta == "piece 2\n"));
     let done = CallEnd::done(json!({ "pieces": 2 }));
@@ -170,7 +172,7 @@ async fn turns_end_in_every_way() {
         ("empty", Finish::Empty),
     ] {
         let end = run(&story, &Port::silent(), chat(&format!("finish {name} [1]"))).await.unwrap();
-        assert_eq!((end.outcome, end.output), (TurnOutcome::Done(finish), Some(json!([1]))));
+        assert_eq!((end.outcome, end.output), (TurnOutcome::Done(finish), Some(json!([1]).into())));
     }
 
     let port = Port::silent();
@@ -197,16 +199,16 @@ async fn tools_and_steps_have_rules_of_their_own() {
     let names: Vec<String> = story.tools().iter().map(|tool| tool.name.to_string()).collect();
     assert_eq!(names, ["greet", "stream", "broken"]);
     let end = run(&story, &Port::silent(), tool("greet", json!({ "name": "Ann" }))).await.unwrap();
-    assert_eq!(end.output, Some(json!({ "greeting": "Hello, Ann!" })));
+    assert_eq!(end.output, Some(json!({ "greeting": "Hello, Ann!" }).into()));
     let port = Port::silent();
     let end = run(&story, &port, tool("stream", json!({ "n": 3 }))).await.unwrap();
-    assert_eq!((port.text().as_str(), end.output), ("1 2 3 ", Some(json!({ "n": 3 }))));
+    assert_eq!((port.text().as_str(), end.output), ("1 2 3 ", Some(json!({ "n": 3 }).into())));
     assert_eq!(kind(run(&story, &port, tool("broken", json!({}))).await).0, FailureKind::Tool);
     assert_eq!(kind(run(&story, &port, tool("unknown", json!({}))).await).0, FailureKind::ToolNotFound);
 
     let step = TurnRequest::Step { goal: "go".into(), state: json!({ "n": 1 }), budget: Default::default() };
     let end = run(&story, &Port::silent(), step).await.unwrap();
-    assert_eq!(end.output, Some(json!({ "goal": "go", "previous": { "n": 1 }, "done": true })));
+    assert_eq!(end.output, Some(json!({ "goal": "go", "previous": { "n": 1 }, "done": true }).into()));
 
     let port = Port::silent();
     run(&story, &port, chat("add tool")).await.unwrap();
@@ -214,7 +216,7 @@ async fn tools_and_steps_have_rules_of_their_own() {
         matches!(&port.events()[0], Event::ToolsChanged { added, .. } if added[0].name.as_str() == "extra")
     );
     let end = run(&story, &port, tool("extra", json!({}))).await.unwrap();
-    assert_eq!(end.output, Some(json!({ "extra": true })));
+    assert_eq!(end.output, Some(json!({ "extra": true }).into()));
 }
 
 #[tokio::test]

@@ -295,7 +295,7 @@ async fn however_often_executors_die_whoever_asks_is_offered_a_tool_once() {
         let (end, log) = run_for(agent, input, None, &["worker"], usize::MAX / 2).await;
         let requests = log.iter().filter(|event| matches!(event, Event::CallRequested { .. })).count();
         assert_eq!((asked(&log).len(), requests), (1, 1 + own), "{input}");
-        assert_eq!(asked(&log)[0].options, json!({ "either": true, "grace_ms": 2000 }));
+        assert_eq!(asked(&log)[0].options, json!({ "either": true, "grace_ms": 2000 }).into());
         for life in 1..12 {
             let (again, pieces) = run_for(agent, input, None, &["worker"], life).await;
             assert_eq!(again, end, "{input}, life of {life}");
@@ -336,7 +336,7 @@ async fn however_often_executors_die_the_tools_of_a_device_are_the_same() {
         if input.contains("open_log") {
             // The session tells the device what the listing said.
             let options = json!({ "tool_type": "action", "tool_name": "open.log" });
-            assert_eq!((&calls[1].executor, &calls[1].options), (&calls[0].executor, &options));
+            assert_eq!((&calls[1].executor, &*calls[1].options), (&calls[0].executor, &options));
         }
         for life in 1..10 {
             // One process remembers the listing, and every third run is in another that does not.

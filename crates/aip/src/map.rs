@@ -137,7 +137,7 @@ impl<'a> Seen<'a> {
 /// A call as a command.
 pub fn command(call: &Call) -> Command {
     let (tool_name, parameters) = match &call.kind {
-        CallKind::Tool { name, args } => (name.to_string(), args.clone()),
+        CallKind::Tool { name, args } => (name.to_string(), Value::clone(args)),
         CallKind::Question { text, schema } => ("ask".to_owned(), json!({ "text": text, "schema": schema })),
     };
     let tool_type = match call.options.get("tool_type").and_then(Value::as_str) {
@@ -223,9 +223,9 @@ pub fn task_end(
         TurnOutcome::Expired => (TaskStatus::Failed, Some(words::EXPIRED.to_owned())),
     };
     let result = match (&end.output, status) {
-        (Some(output), _) => output.clone(),
-        (None, TaskStatus::Completed) => json!([{ "request": request, "result": text }]),
-        (None, _) => Value::Null,
+        (Some(output), _) => Some(output.clone()),
+        (None, TaskStatus::Completed) => Some(Arc::new(json!([{ "request": request, "result": text }]))),
+        (None, _) => None,
     };
     ServerMessage {
         error: error.as_deref().map(bounded),

@@ -92,7 +92,7 @@ fn server_message() -> impl Strategy<Value = ServerMessage> {
                 task_name: text(),
                 timestamp: text(),
                 response_id: text(),
-                result,
+                result: Some(result.into()).filter(|result: &std::sync::Arc<Value>| !result.is_null()),
             }
         },
     )

@@ -237,7 +237,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         Event::TurnOutput { output, .. } => render_output(output, viewer),
         Event::CallRequested { call, .. } => match &call.kind {
             CallKind::Tool { name, args } if executes(name, &call.executor, viewer) => {
-                let args = match Value::try_from(args.clone()) {
+                let args = match Value::try_from(Json::clone(args)) {
                     Ok(Value::Map(map)) => map,
                     Ok(_) | Err(_) => Map::new(),
                 };
@@ -260,7 +260,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                         call_id: call.id.to_string(),
                         name: name.to_string(),
                         phase: Phase::Start,
-                        args: Value::try_from(args.clone()).ok(),
+                        args: Value::try_from(Json::clone(args)).ok(),
                         d: None,
                         output: None,
                     })
@@ -452,7 +452,7 @@ pub fn ending(end: &TurnEnd) -> Ending {
     };
     Ending::End(End {
         finish,
-        output: end.output.clone().and_then(|output| Value::try_from(output).ok()),
+        output: end.output.as_deref().and_then(|output| Value::try_from(output.clone()).ok()),
         usage: end.usage.as_ref().map(usage),
         metrics: (metrics != Metrics::default()).then_some(metrics),
         abandoned: matches!(end.outcome, TurnOutcome::Interrupted { abandoned: true }),

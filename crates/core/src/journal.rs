@@ -189,7 +189,7 @@ mod tests {
                 executor: Executor::Anyone,
                 deadline: Timestamp::NEVER,
                 batch: None,
-                options: serde_json::Value::Null,
+                options: std::sync::Arc::default(),
             }),
         }
     }

@@ -1,6 +1,7 @@
 //! What agents ask for with calls whose arguments are never stored: it is in memory until it is fetched, once.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use switchboard_core::{CallId, Op, Session, SessionId};
 
 /// The arguments of calls that must not be stored.
 #[derive(Default)]
-pub(crate) struct Secrets(Mutex<VecDeque<(SessionId, CallId, Value)>>);
+pub(crate) struct Secrets(Mutex<VecDeque<(SessionId, CallId, Arc<Value>)>>);
 
 impl Secrets {
     /// Takes out of an op what must not be stored.
@@ -20,10 +21,10 @@ impl Secrets {
             let mut tools = session.tools();
             let secret = tools.any(|tool| tool.name == *name && tool.options["secret"] == Value::Bool(true));
             // An op may come once more, when the log could not take it.
-            if !secret || *args == REDACTED {
+            if !secret || **args == REDACTED {
                 continue;
             }
-            let args = std::mem::replace(args, Value::String(REDACTED.to_owned()));
+            let args = std::mem::replace(args, Value::String(REDACTED.to_owned()).into());
             let mut kept = self.0.lock();
             if kept.len() >= MOST_KEPT {
                 kept.pop_front();
@@ -33,7 +34,7 @@ impl Secrets {
     }
 
     /// The arguments of a call; they are forgotten by this.
-    pub(crate) fn fetch(&self, session: &str, call: &str) -> Option<Value> {
+    pub(crate) fn fetch(&self, session: &str, call: &str) -> Option<Arc<Value>> {
         let mut kept = self.0.lock();
         let place =
             kept.iter().position(|(known, id, _)| known.as_str() == session && id.as_str() == call)?;

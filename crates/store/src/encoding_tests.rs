@@ -192,7 +192,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
         (turn(), outcome(), option::of(value()), option::of(usage()), metrics()).prop_map(
             |(turn, outcome, output, usage, metrics)| Event::TurnEnded {
                 turn,
-                end: Box::new(TurnEnd { outcome, output, usage, metrics })
+                end: Box::new(TurnEnd { outcome, output: output.map(Into::into), usage, metrics })
             }
         ),
     ]
@@ -202,7 +202,8 @@ fn call_event() -> impl Strategy<Value = Event> {
     let turn = || name().prop_map(TurnId::new);
     let id = || name().prop_map(CallId::new);
     let kind = prop_oneof![
-        (name(), value()).prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args }),
+        (name(), value())
+            .prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args: args.into() }),
         (any::<String>(), option::of(value())).prop_map(|(text, schema)| CallKind::Question { text, schema }),
     ];
     let batch = (name(), any::<u32>()).prop_map(|(id, size)| model::Batch { id, size });
@@ -213,7 +214,7 @@ fn call_event() -> impl Strategy<Value = Event> {
             executor,
             deadline: Timestamp::from_micros(deadline),
             batch,
-            options,
+            options: options.into(),
         },
     );
     let end =

@@ -65,7 +65,7 @@ fn fields_of_the_past_have_defaults() {
         decode_batch(&bytes).unwrap().events.into_iter().map(|committed| committed.event).collect();
     assert!(matches!(&events[0], Event::TurnAccepted { device: None, .. }), "{:?}", events[0]);
     let Event::CallRequested { call, .. } = &events[1] else { panic!("{:?}", events[1]) };
-    assert_eq!((&call.batch, &call.options), (&None, &Value::Null));
+    assert_eq!((&call.batch, &*call.options), (&None, &Value::Null));
     let end = |end| Event::CallEnded { turn: TurnId::from("t"), call: CallId::from("c"), end };
     assert_eq!(events[2], end(CallEnd::done(json!(1))));
     assert_eq!(events[3], end(CallEnd::Failed(CallError::new("no", "never"))));
@@ -144,12 +144,12 @@ fn golden_batch() -> Batch {
     };
     let call = Call {
         id: CallId::from("call"),
-        kind: CallKind::Tool { name: ToolName::from("search"), args: json!({ "q": [1, null, "x"] }) },
+        kind: CallKind::Tool { name: ToolName::from("search"), args: json!({ "q": [1, null, "x"] }).into() },
         executor: Executor::Principal(principal.clone()),
         deadline: Timestamp::NEVER,
         // Its size was not written at that time.
         batch: Some(model::Batch { id: "together".into(), size: 1 }),
-        options: Value::Null,
+        options: Value::Null.into(),
     };
     let question = Call {
         id: CallId::from("question"),
@@ -157,11 +157,11 @@ fn golden_batch() -> Batch {
         executor: Executor::Anyone,
         deadline: Timestamp::from_secs(9),
         batch: None,
-        options: Value::Null,
+        options: Value::Null.into(),
     };
     let end = TurnEnd {
         outcome: TurnOutcome::Done(Finish::Length),
-        output: Some(json!({ "answer": 42 })),
+        output: Some(json!({ "answer": 42 }).into()),
         usage: Some(usage.clone()),
         metrics: Metrics { cpu_ms: Some(1), wall_ms: Some(2), queue_ms: Some(3), first_ms: Some(4) },
     };
@@ -261,11 +261,11 @@ fn golden_devices() -> Batch {
     let (turn, principal, device) = (TurnId::from("turn"), PrincipalId::from("ann"), Callsign::from("lab-7"));
     let call = Call {
         id: CallId::from("call"),
-        kind: CallKind::Tool { name: ToolName::from("shell"), args: json!({ "command": "ls" }) },
+        kind: CallKind::Tool { name: ToolName::from("shell"), args: json!({ "command": "ls" }).into() },
         executor: Executor::Device(device.clone()),
         deadline: Timestamp::from_secs(9),
         batch: Some(model::Batch { id: "together".into(), size: 2 }),
-        options: json!({ "step": 3 }),
+        options: json!({ "step": 3 }).into(),
     };
     let tool = Tool {
         name: ToolName::from("shell"),

@@ -262,7 +262,7 @@ impl Step {
             Self::End(finish) => TurnEnd::new(TurnOutcome::Done(*finish)),
             Self::EndWith { finish, output, usage, cpu_ms } => {
                 let mut end = TurnEnd::new(TurnOutcome::Done(*finish));
-                end.output.clone_from(output);
+                end.output = output.clone().map(Into::into);
                 end.usage.clone_from(usage);
                 end.metrics.cpu_ms = *cpu_ms;
                 end

@@ -233,7 +233,7 @@ fn the_calls_of_a_batch_say_so() {
     assert_eq!(calls.len(), 2);
     assert!(calls.iter().all(|call| call.batch == calls[0].batch));
     assert_eq!(calls[0].batch.as_ref().unwrap().size, 2);
-    assert_eq!(calls[0].options, json!({ "tool_type": "action" }));
+    assert_eq!(calls[0].options, json!({ "tool_type": "action" }).into());
     world.advance(1000);
     let [results] = &world
         .log(&session())

@@ -402,7 +402,7 @@ impl Rendering {
 
     fn reply(&self, end: &TurnEnd, error: Option<String>) -> Reply {
         let spoken = if self.step.trim().is_empty() { &self.narration } else { &self.step };
-        let structured = end.output.as_ref().filter(|output| !output.is_null()).map(plain);
+        let structured = end.output.as_deref().filter(|output| !output.is_null()).map(plain);
         let (output, output_streamed, error) = match structured {
             _ if !spoken.is_empty() => (spoken.clone(), true, error),
             Some(value) => (value, false, error),

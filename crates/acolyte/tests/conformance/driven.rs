@@ -25,7 +25,6 @@ struct Driven {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a handful, in a test")]
 enum Asked {
     Op(Op),
     Attach(Option<Position>),

@@ -141,7 +141,7 @@ impl Agent for Butler {
             }
             TurnRequest::Step { .. } => {
                 let answer = self.serve(turn, &text).await?;
-                Ok(TurnEnd { output: Some(json!({ "text": answer })), ..TurnEnd::complete() })
+                Ok(TurnEnd { output: Some(json!({ "text": answer }).into()), ..TurnEnd::complete() })
             }
             TurnRequest::Tool { name, .. } => {
                 Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")))

@@ -147,7 +147,7 @@ impl Plan {
             (None, Ending::Failed) => TurnEnd::failed(FailureKind::Execution, error),
             (None, Ending::Raise) => return Err(broken(error)),
         };
-        Ok(TurnEnd { output: Some(output), ..end })
+        Ok(TurnEnd { output: Some(output.into()), ..end })
     }
 }
 

@@ -209,7 +209,7 @@ fn end(request: &TurnRequest, answer: &Answer, said: bool, usage: Usage) -> Turn
         finish @ (Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => finish,
     };
     TurnEnd {
-        output: matches!(request, TurnRequest::Step { .. }).then(|| state(&answer.text)),
+        output: matches!(request, TurnRequest::Step { .. }).then(|| state(&answer.text).into()),
         usage: (!usage.0.is_empty()).then_some(usage),
         ..TurnEnd::new(TurnOutcome::Done(finish))
     }

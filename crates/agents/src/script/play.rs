@@ -49,7 +49,7 @@ pub(super) async fn play(story: &Story, turn: &mut Turn) -> Result<TurnEnd, Agen
     if end.output.is_none()
         && let Some(output) = &rule.output
     {
-        end.output = Some(output.resolve(&player.variables).map_err(broken)?);
+        end.output = Some(output.resolve(&player.variables).map_err(broken)?.into());
     }
     end.usage = player.usage;
     Ok(end)
@@ -179,7 +179,7 @@ impl<'a> Player<'a> {
                 let finish: Finish = finish.resolve(&self.variables).map_err(broken)?;
                 let mut end = TurnEnd::new(TurnOutcome::Done(finish));
                 if let Some(output) = output {
-                    end.output = Some(output.resolve(&self.variables).map_err(broken)?);
+                    end.output = Some(output.resolve(&self.variables).map_err(broken)?.into());
                 }
                 return Ok(Some(end));
             }

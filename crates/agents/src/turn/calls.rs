@@ -1,5 +1,6 @@
 //! What a turn asks of others: tools, commands, answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -68,7 +69,7 @@ impl Turn {
         {
             return Ok(end);
         }
-        self.request_call(CallKind::Tool { name: name.clone(), args }, timeout).await
+        self.request_call(CallKind::Tool { name: name.clone(), args: args.into() }, timeout).await
     }
 
     /// Has several tools run at the same time, and waits for all of them. A use that cannot even
@@ -107,7 +108,7 @@ impl Turn {
     ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
         let mut named = Vec::with_capacity(uses.len());
         for (ToolUse { name, args }, by) in uses {
-            let kind = CallKind::Tool { name: name.clone(), args: args.clone() };
+            let kind = CallKind::Tool { name: name.clone(), args: args.clone().into() };
             let (id, known) = self.next_call(&kind)?;
             named.push((id, kind, known, *by));
         }
@@ -203,7 +204,7 @@ impl Turn {
         if let (By::Owner, CallKind::Tool { name, args }) = (by, &kind)
             && let Some(toolbox) = self.toolbox.as_ref().filter(|toolbox| toolbox.knows(name))
         {
-            let (name, args) = (name.clone(), args.clone());
+            let (name, args) = (name.clone(), Value::clone(args));
             let op = self.asking(id.clone(), kind, Some(Executor::Agent), self.brief.deadline);
             self.post(op).await?;
             return self.use_own(&**toolbox, id, name, args, timeout).await;
@@ -245,7 +246,7 @@ impl Turn {
     }
 
     fn asking(&self, id: CallId, kind: CallKind, executor: Option<Executor>, deadline: Timestamp) -> Op {
-        let call = CallRequest { id, kind, executor, deadline, batch: None, options: Value::Null };
+        let call = CallRequest { id, kind, executor, deadline, batch: None, options: Arc::default() };
         Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] }
     }
 
@@ -268,7 +269,7 @@ impl Turn {
         let mut new = Vec::with_capacity(commands.len());
         for (number, command) in (first..).zip(commands) {
             let base = command::uuid(turn, "command", number);
-            let kind = CallKind::Tool { name: command.name, args: command.args };
+            let kind = CallKind::Tool { name: command.name, args: command.args.into() };
             let Some((id, known)) = self.journal.call(&base, &kind, fence) else { return Ok(None) };
             match known {
                 Some(attempt) => asked.push((id, attempt.end)),
@@ -281,7 +282,7 @@ impl Turn {
                         executor: Some(Executor::Device(device.clone())),
                         deadline,
                         batch: Some(batch.clone()),
-                        options: command.options,
+                        options: command.options.into(),
                     });
                 }
             }

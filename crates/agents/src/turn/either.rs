@@ -29,7 +29,7 @@ impl Turn {
         if !self.asker_runs(name) {
             return Ok(None);
         }
-        let kind = CallKind::Tool { name: name.clone(), args };
+        let kind = CallKind::Tool { name: name.clone(), args: args.into() };
         let (id, known) = self.next_call(&kind)?;
         let end = self.carry_out(id, kind, known, By::Asker, timeout).await?;
         Ok((!is_left_to_agent(&end)).then_some(end))
@@ -51,7 +51,7 @@ impl Turn {
             executor: Some(Executor::Principal(self.brief.origin.principal.clone())),
             deadline: self.port.now().after(timeout.min(MAX_TIME) + Duration::from_millis(GRACE_MS)),
             batch: None,
-            options: json!({ "either": true, "grace_ms": GRACE_MS }),
+            options: json!({ "either": true, "grace_ms": GRACE_MS }).into(),
         };
         Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] }
     }

@@ -180,7 +180,7 @@ impl Turn {
     /// # Errors
     /// The turn is over.
     pub async fn begin_tool(&mut self, name: &ToolName, args: Value) -> Result<CallId, AgentError> {
-        let kind = CallKind::Tool { name: name.clone(), args };
+        let kind = CallKind::Tool { name: name.clone(), args: args.into() };
         let (id, known) = self.next_call(&kind)?;
         if let Some(attempt) = known {
             self.repeated.insert(id.clone(), attempt);
@@ -192,7 +192,7 @@ impl Turn {
             executor: Some(Executor::Agent),
             deadline: self.brief.deadline,
             batch: None,
-            options: Value::Null,
+            options: Arc::default(),
         };
         self.post(Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] })
             .await?;

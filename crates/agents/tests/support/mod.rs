@@ -113,7 +113,7 @@ impl Port {
                         && let Some(tool) = self.tools.lock().unwrap().iter().find(|tool| tool.name == *name)
                     {
                         call.executor = Some(tool.executor.clone());
-                        call.options = tool.options.clone();
+                        call.options = tool.options.clone().into();
                     }
                     let end = (self.answers)(&call);
                     if call.executor != Some(Executor::Agent) {

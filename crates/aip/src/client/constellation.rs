@@ -290,18 +290,19 @@ impl Constellation {
         }
     }
 
-    fn ended(&mut self, message: ServerMessage, now: Timestamp) {
+    fn ended(&mut self, mut message: ServerMessage, now: Timestamp) {
         // Of tasks that were given up nobody wants to hear.
         let is_over = |running: &mut Running| message.session_id.as_deref() == Some(&running.session_id);
         let Some(running) = self.running.take_if(is_over) else { return };
+        let result = message.take_result();
         let ending = match message.status {
-            TaskStatus::Completed => Ending::Completed(message.result),
+            TaskStatus::Completed => Ending::Completed(result),
             // A task that ends without having ended has failed (A30).
             TaskStatus::Failed | TaskStatus::Continue | TaskStatus::Ok | TaskStatus::Error => {
                 let error = message.error.unwrap_or_else(|| "the task failed".to_owned());
                 let lost = error == DEVICE_LOST;
                 let kind = if lost { FailureKind::DeviceDisconnection } else { FailureKind::ExecutionError };
-                Ending::Failed { kind, error, result: message.result }
+                Ending::Failed { kind, error, result }
             }
         };
         self.link.event(ConstellationEvent::TaskEnded { session_id: running.session_id, ending });
@@ -329,9 +330,10 @@ impl Constellation {
         }
     }
 
-    fn answered(&mut self, message: ServerMessage, now: Timestamp) {
+    fn answered(&mut self, mut message: ServerMessage, now: Timestamp) {
+        let result = message.take_result();
         let Some(id) = message.response_id.filter(|id| self.asked.contains_key(id)) else { return };
-        let info = match (message.status, message.result) {
+        let info = match (message.status, result) {
             (TaskStatus::Error, _) => {
                 Err(NoInfo::Unknown(message.error.unwrap_or_else(|| "Unknown error".to_owned())))
             }

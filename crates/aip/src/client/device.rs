@@ -368,7 +368,8 @@ impl Device {
         }
     }
 
-    fn ended(&mut self, message: ServerMessage, now: Timestamp) {
+    fn ended(&mut self, mut message: ServerMessage, now: Timestamp) {
+        let result = message.take_result();
         if let Some(session_id) = &message.session_id {
             self.open.remove(session_id);
             self.forget(|batch| batch.message.session_id.as_ref() == Some(session_id));
@@ -376,7 +377,7 @@ impl Device {
         self.link.event(DeviceEvent::TaskEnded {
             session_id: message.session_id,
             status: message.status,
-            result: message.result,
+            result,
             error: message.error,
         });
         self.work(now);

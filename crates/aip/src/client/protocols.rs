@@ -3,6 +3,8 @@
 //! Each makes messages and nothing else; a [`Channel`](super::Channel) writes them. Where the
 //! reference makes up an id, the caller may give one or leave it to the [`Ids`].
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use switchboard_core::Timestamp;
 
@@ -156,7 +158,7 @@ impl TaskExecution {
             error: end.error,
             session_id: Some(end.session_id),
             response_id: Some(end.response_id.unwrap_or_else(|| self.ids.fresh())),
-            result: end.result,
+            result: Some(Arc::new(end.result)),
             ..told(ServerMessageType::TaskEnd, end.status, now)
         }
     }
@@ -396,7 +398,7 @@ impl DeviceInfo {
         ServerMessage {
             error,
             response_id: request_id,
-            result: device_info,
+            result: Some(Arc::new(device_info)),
             ..told(ServerMessageType::DeviceInfoResponse, status, now)
         }
     }

@@ -1,6 +1,7 @@
 //! What a device says of itself: told at registration, pulled when a constellation asks (§6.5).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -145,10 +146,10 @@ impl AipConnection {
             // A6: both ways of saying it, for old clients and new ones.
             let why = words::no_info(&device);
             let answer = ServerMessage::new(ServerMessageType::DeviceInfoResponse, TaskStatus::Error);
-            ServerMessage { result: json!({ "error": why }), error: Some(why), ..answer }
+            ServerMessage { result: Some(Arc::new(json!({ "error": why }))), error: Some(why), ..answer }
         } else {
             let answer = ServerMessage::new(ServerMessageType::DeviceInfoResponse, TaskStatus::Ok);
-            ServerMessage { result: facts.clone(), ..answer }
+            ServerMessage { result: Some(Arc::new(facts.clone())), ..answer }
         };
         self.send(ServerMessage { response_id: request_id, ..answer });
     }

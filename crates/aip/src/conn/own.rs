@@ -281,10 +281,9 @@ impl AipConnection {
     fn finish(&mut self, session_id: &str, message: ServerMessage) {
         let Some(task) = self.forget_task(session_id) else { return };
         match (&message.result, &message.error) {
-            (Value::Null, Some(error)) => {
-                self.keep_result(&task.reader, &task.names, &json!({ "error": error }));
-            }
-            (result, _) => self.keep_result(&task.reader, &task.names, result),
+            (Some(result), _) if !result.is_null() => self.keep_result(&task.reader, &task.names, result),
+            (_, Some(error)) => self.keep_result(&task.reader, &task.names, &json!({ "error": error })),
+            (_, None) => self.keep_result(&task.reader, &task.names, &Value::Null),
         }
         self.send(message);
     }

@@ -1,5 +1,7 @@
 //! What travels, under the names of the reference (§3).
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 #[macro_use]
@@ -97,7 +99,7 @@ wire_object! {
         /// The server's name for this message, or the `request_id` it answers.
         "response_id" => response_id: Option<String> = None,
         /// What came of it; null if nothing.
-        "result" => result: Value = Value::Null,
+        "result" => result: Option<Arc<Value>> = None,
     }
 }
 
@@ -118,8 +120,13 @@ impl ServerMessage {
             task_name: None,
             timestamp: None,
             response_id: None,
-            result: Value::Null,
+            result: None,
         }
+    }
+
+    /// Takes out what came of it; null if nothing did.
+    pub fn take_result(&mut self) -> Value {
+        self.result.take().map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 }
 

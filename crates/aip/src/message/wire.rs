@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::{Map, Value};
@@ -163,7 +164,7 @@ macro_rules! plain_fields {
 
 plain_fields! {
     ClientMessageType, ServerMessageType, ClientType, TaskStatus, ResultStatus, ToolType,
-    Option<Vec<Command>>, Option<Vec<Outcome>>, Option<Map<String, Value>>, Value,
+    Option<Vec<Command>>, Option<Vec<Outcome>>, Option<Map<String, Value>>, Value, Option<Arc<Value>>,
 }
 
 impl Field for String {

@@ -35,7 +35,7 @@ impl Answer {
         self.call_count = self.call_count.saturating_add(1);
         book.tool_calls = book.tool_calls.saturating_add(1);
         let (mut name, args) = match &call.kind {
-            CallKind::Tool { name, args } => (name.to_string(), args.clone()),
+            CallKind::Tool { name, args } => (name.to_string(), Json::clone(args)),
             CallKind::Question { text, schema } => {
                 ("question".to_owned(), json!({ "text": text, "schema": schema }))
             }

@@ -52,7 +52,7 @@ fn al_108_a_streamed_turn_ends_with_its_whole_text() {
     world.call(
         "t1",
         "c1",
-        CallKind::Tool { name: "clock".into(), args: json!({"tz": "UTC"}) },
+        CallKind::Tool { name: "clock".into(), args: json!({"tz": "UTC"}).into() },
         Executor::Agent,
     );
     world.answer("t1", "c1", CallEnd::Failed(CallError::new("", "broken")), &worker());

@@ -96,11 +96,11 @@ fn act(world: &mut World, step: Step, counters: &mut Counters) {
             counters.call += 1;
             let request = switchboard_core::model::CallRequest {
                 id: format!("c{}", counters.call).as_str().into(),
-                kind: CallKind::Tool { name: "clock".into(), args: json!({"tz": "UTC"}) },
+                kind: CallKind::Tool { name: "clock".into(), args: json!({"tz": "UTC"}).into() },
                 executor: Some(if here { Executor::Agent } else { Executor::Anyone }),
                 deadline: world.now.after(std::time::Duration::from_secs(30)),
                 batch: None,
-                options: json!(null),
+                options: json!(null).into(),
             };
             (worker(), Op::Request { turn: turn.as_str().into(), fence, calls: vec![request] })
         }

@@ -216,7 +216,7 @@ impl World {
             executor: Some(executor),
             deadline,
             batch: None,
-            options: Value::Null,
+            options: Value::Null.into(),
         };
         let fence = self.fence(turn);
         self.ask_as(&worker(), Op::Request { turn: turn.into(), fence, calls: vec![request] });

@@ -8,7 +8,7 @@ use switchboard_core::model::{Actor, CallEnd, CallError, CallKind, Executor, Op,
 use crate::support::{World, is_null, kinds, number, text, worker};
 
 fn tool(args: serde_json::Value) -> CallKind {
-    CallKind::Tool { name: "clock".into(), args }
+    CallKind::Tool { name: "clock".into(), args: args.into() }
 }
 
 fn running() -> World {

@@ -125,8 +125,10 @@ pub fn meaning(body: RecordBody) -> Meaning {
         RecordBody::Reason(text) => Meaning::Output(Output::Reasoning(text)),
         RecordBody::Tool(activity) => Meaning::Tool(activity),
         RecordBody::Call(call) => {
-            let kind =
-                CallKind::Tool { name: ToolName::new(call.name), args: Json::from(Value::Map(call.args)) };
+            let kind = CallKind::Tool {
+                name: ToolName::new(call.name),
+                args: Json::from(Value::Map(call.args)).into(),
+            };
             Meaning::Ask(call.call_id, kind, Some(call.timeout_ms))
         }
         RecordBody::Ask(ask) => {
@@ -157,7 +159,7 @@ fn turn_end(end: End) -> TurnEnd {
     let metrics = end.metrics.unwrap_or_default();
     TurnEnd {
         outcome,
-        output: end.output.map(Json::from),
+        output: end.output.map(|output| Json::from(output).into()),
         usage: end.usage.map(usage),
         metrics: model::Metrics { cpu_ms: metrics.cpu_ms, ..model::Metrics::default() },
     }

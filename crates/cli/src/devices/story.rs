@@ -46,7 +46,7 @@ impl Plot {
                 CallKind::Tool { name, args } => {
                     let (call, name) = (call.id.clone(), name.to_string());
                     self.open.insert(call.clone(), (name.clone(), at));
-                    Some(Happened::Called { call, name, args: args.clone() })
+                    Some(Happened::Called { call, name, args: Value::clone(args) })
                 }
                 CallKind::Question { text, .. } => Some(Happened::Status(format!("asks: {text}"))),
             },

@@ -81,7 +81,7 @@ impl Prompter {
         let theirs = turn.tools().await.into_iter().find(|tool| tool.name.as_str() == "mine");
         match theirs {
             Some(tool) => {
-                let kind = CallKind::Tool { name: tool.name, args: json!({}) };
+                let kind = CallKind::Tool { name: tool.name, args: json!({}).into() };
                 turn.request_as(CallId::from(key), kind, CALL_TIMEOUT).await
             }
             None => turn.begin_tool(tool, json!({})).await.map(drop),

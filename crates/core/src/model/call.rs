@@ -1,5 +1,7 @@
 //! Calls: an agent asks for a tool, action, command or answer, and waits for one result.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +24,7 @@ pub struct Call {
     pub batch: Option<Batch>,
     /// What the protocol that carries it to its executor has to know; its own business.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub options: Value,
+    pub options: Arc<Value>,
 }
 
 /// Calls that were asked for together, and are to be executed in their order.
@@ -61,7 +63,7 @@ pub enum CallKind {
         /// Which one.
         name: ToolName,
         /// Its arguments.
-        args: Value,
+        args: Arc<Value>,
     },
     /// Ask a person.
     Question {

@@ -1,5 +1,7 @@
 //! What may be asked of a session.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::id::{
@@ -337,5 +339,5 @@ pub struct CallRequest {
     /// Calls of one batch are asked for together.
     pub batch: Option<Batch>,
     /// What the protocol that carries it to its executor has to know; its own business.
-    pub options: Value,
+    pub options: Arc<Value>,
 }

@@ -1,5 +1,7 @@
 //! Turns: one request until its single end.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -135,9 +137,9 @@ pub struct Claim {
 pub struct TurnEnd {
     /// How it ended.
     pub outcome: TurnOutcome,
-    /// A structured result beside the streamed text.
+    /// A structured result beside the streamed text; it may be large, and many are told of it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::present")]
-    pub output: Option<Value>,
+    pub output: Option<Arc<Value>>,
     /// Final token counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

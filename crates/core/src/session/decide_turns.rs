@@ -1,7 +1,5 @@
 //! What ops on turns and calls lead to.
 
-use serde_json::Value;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,23 +304,26 @@ impl Session {
             return Err(Reject::Invalid(format!("a call of this name is open: {}", call.id)));
         }
         let (executor, known, grace_ms) = match (&call.executor, &call.kind) {
-            (Some(executor), _) => (executor, &Value::Null, 0),
-            (None, CallKind::Question { .. }) => (&Executor::Anyone, &Value::Null, 0),
+            (Some(executor), _) => (executor, None, 0),
+            (None, CallKind::Question { .. }) => (&Executor::Anyone, None, 0),
             (None, CallKind::Tool { name, .. }) => {
                 let tool = self.tools.get(name).filter(|tool| self.reaches(turn, tool));
                 let tool = tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?;
-                (&tool.executor, &tool.options, tool.grace_ms)
+                (&tool.executor, Some(&tool.options), tool.grace_ms)
             }
         };
         // A call may know better than the definition of its tool.
-        let options = if call.options.is_null() { known } else { &call.options };
+        let options = match known {
+            Some(known) if call.options.is_null() => Arc::new(known.clone()),
+            _ => call.options.clone(),
+        };
         Ok(Call {
             id: call.id.clone(),
             kind: call.kind.clone(),
             executor: executor.clone(),
             deadline: call.deadline.after(Duration::from_millis(grace_ms.into())),
             batch: call.batch.clone(),
-            options: options.clone(),
+            options,
         })
     }
 

@@ -119,7 +119,7 @@ fn the_calls_of_a_batch_are_asked_for_at_once_or_not_at_all() {
     world.run("t1");
     let call = |id: &str| CallRequest {
         batch: Some(Batch { id: "b".into(), size: 2 }),
-        options: json!({ "tool_type": "action" }),
+        options: json!({ "tool_type": "action" }).into(),
         ..asked_of(Executor::Device("dev".into()), question(id))
     };
     let op = |calls| Op::Request { turn: "t1".into(), fence: 1, calls };

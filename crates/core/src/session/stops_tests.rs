@@ -55,7 +55,7 @@ fn an_interrupted_turn_takes_nothing_more_but_its_end() {
     let over = Reject::TurnOver("t1".into());
     assert_eq!(world.refusal(&worker(), emit("t1", 1, "lo")), over);
     assert_eq!(world.refusal(&worker(), request("t1", question("c"))), over);
-    let end = TurnEnd { output: Some(json!(1)), ..TurnEnd::complete() };
+    let end = TurnEnd { output: Some(json!(1).into()), ..TurnEnd::complete() };
     let events = world.events(&worker(), Op::Finish { turn: "t1".into(), fence: 1, end });
     assert_eq!(names(&events), ["turn_ended"]);
     assert_eq!(end_of(&events).outcome, STOPPED, "whatever the executor says");

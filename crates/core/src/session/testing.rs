@@ -275,13 +275,13 @@ pub(super) fn question(call: &str) -> CallRequest {
         executor: None,
         deadline: Timestamp::NEVER,
         batch: None,
-        options: Value::Null,
+        options: Value::Null.into(),
     }
 }
 
 /// A use of a tool, by whoever has registered it.
 pub(super) fn tool_use(call: &str, name: &str) -> CallRequest {
-    CallRequest { kind: CallKind::Tool { name: name.into(), args: json!({"a": 1}) }, ..question(call) }
+    CallRequest { kind: CallKind::Tool { name: name.into(), args: json!({"a": 1}).into() }, ..question(call) }
 }
 
 pub(super) fn asked_of(executor: Executor, call: CallRequest) -> CallRequest {

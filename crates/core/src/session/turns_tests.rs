@@ -138,11 +138,11 @@ fn a_claimed_turn_runs_and_ends_with_its_answer() {
     assert_eq!(world.session.turn(&"t1".into()).unwrap().text, "hello");
     world.pass(11);
     let usage = Some(Usage([("output_tokens".to_owned(), 2)].into()));
-    let end = TurnEnd { output: Some(json!(1)), usage: usage.clone(), ..TurnEnd::complete() };
+    let end = TurnEnd { output: Some(json!(1).into()), usage: usage.clone(), ..TurnEnd::complete() };
     let events = world.events(&worker(), Op::Finish { turn: "t1".into(), fence: 1, end });
     let end = end_of(&events);
     assert_eq!(end.outcome, TurnOutcome::Done(Finish::Complete));
-    assert_eq!((end.output.clone(), end.usage.clone()), (Some(json!(1)), usage));
+    assert_eq!((end.output.clone(), end.usage.clone()), (Some(json!(1).into()), usage));
     let metrics = end.metrics;
     assert_eq!(
         (metrics.queue_ms, metrics.first_ms, metrics.wall_ms, metrics.cpu_ms),

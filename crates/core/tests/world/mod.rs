@@ -194,7 +194,7 @@ impl World {
                 fitting = self.holder(&turn);
                 let kind = match callee {
                     Some(_) => CallKind::Question { text: "really?".into(), schema: Some(json!(null)) },
-                    None => CallKind::Tool { name: tool_name(*call), args: json!({}) },
+                    None => CallKind::Tool { name: tool_name(*call), args: json!({}).into() },
                 };
                 let call = CallRequest {
                     id: call_id(*call),
@@ -202,7 +202,7 @@ impl World {
                     executor: callee.as_ref().map(executor),
                     deadline: self.deadline(*millis),
                     batch: None,
-                    options: json!(null),
+                    options: json!(null).into(),
                 };
                 Op::Request { fence: self.fence(&turn, *stale), turn, calls: vec![call] }
             }
@@ -211,7 +211,7 @@ impl World {
                 fitting = self.holder(&turn);
                 let end = match end % 4 {
                     0 => TurnEnd::failed(FailureKind::Execution, "broken"),
-                    1 => TurnEnd { output: Some(json!(null)), ..TurnEnd::complete() },
+                    1 => TurnEnd { output: Some(json!(null).into()), ..TurnEnd::complete() },
                     2 => TurnEnd::new(TurnOutcome::Interrupted { abandoned: false }),
                     _ => TurnEnd::complete(),
                 };

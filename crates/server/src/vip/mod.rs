@@ -81,7 +81,7 @@ impl VipErrands {
                 (to_value(&self.providers.mint(order, now).await?), None)
             }
             Errand::Unseal { session, call } => match self.host.secrets.fetch(&session, &call) {
-                Some(args) => (to_value(&errand::Unsealed { args }), None),
+                Some(args) => (to_value(&errand::Unsealed { args: Arc::unwrap_or_clone(args) }), None),
                 None => {
                     let message = "what was to be done is not known any more".to_owned();
                     return Err(Failed { failed: "ACT_CANCELLED".to_owned(), message });

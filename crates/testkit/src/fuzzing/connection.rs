@@ -546,11 +546,11 @@ impl Bench {
         self.calls += 1;
         Some(CallRequest {
             id: CallId::new(format!("c{}", self.calls)),
-            kind: CallKind::Tool { name, args },
+            kind: CallKind::Tool { name, args: args.into() },
             executor: None,
             deadline: self.now.after(Duration::from_secs(10)),
             batch: None,
-            options: Value::Null,
+            options: Value::Null.into(),
         })
     }
 
@@ -562,7 +562,7 @@ impl Bench {
         let calls = (0..size).map(|_| {
             self.calls += 1;
             let kind = if executor.is_some() {
-                CallKind::Tool { name: "run".into(), args: json!({}) }
+                CallKind::Tool { name: "run".into(), args: json!({}).into() }
             } else {
                 CallKind::Question { text: "?".into(), schema: None }
             };
@@ -572,7 +572,7 @@ impl Bench {
                 executor: executor.clone(),
                 deadline: self.now.after(Duration::from_secs(1)),
                 batch: executor.is_some().then(|| batch.clone()),
-                options: Value::Null,
+                options: Value::Null.into(),
             }
         });
         calls.collect()

@@ -256,7 +256,7 @@ fn tool(choices: &mut Choices<'_>) -> Tool {
 
 fn request(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> CallRequest {
     let kind = match choices.below(2) {
-        0 => CallKind::Tool { name: tool(choices).name, args: json!({}) },
+        0 => CallKind::Tool { name: tool(choices).name, args: json!({}).into() },
         _ => CallKind::Question { text: "?".into(), schema: None },
     };
     names.calls += 1;
@@ -266,7 +266,7 @@ fn request(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Call
         executor: (choices.byte() & 1 == 0).then(|| executor(choices)),
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()))),
         batch: None,
-        options: Value::Null,
+        options: Value::Null.into(),
     }
 }
 
@@ -278,7 +278,7 @@ fn batch(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Vec<Ca
     let calls = (0..size).map(|_| CallRequest {
         executor: Some(Executor::Device(device.clone())),
         batch: Some(Batch { id: id.clone(), size: size.into() }),
-        options: json!({ "tool_type": "action" }),
+        options: json!({ "tool_type": "action" }).into(),
         ..request(choices, now, names)
     });
     calls.collect()

@@ -281,7 +281,7 @@ impl Task {
             return Err(Fault::new(Invariant::OneEnd, detail));
         };
         let same = match &end.output {
-            Some(output) => output == result,
+            Some(output) => **output == *result,
             None => result[0]["result"].as_str() == Some(&turn.text),
         };
         if same && matches!(end.outcome, TurnOutcome::Done(_)) {

@@ -67,7 +67,7 @@ pub(super) fn records(turn: &TurnLog, perspective: &Perspective) -> Vec<RecordBo
                     CallKind::Tool { name, args } => {
                         watched.insert(&call.id, name.to_string());
                         if perspective.wants("tool") {
-                            let args = Value::try_from(args.clone()).ok();
+                            let args = Value::try_from(serde_json::Value::clone(args)).ok();
                             records.push(activity(&call.id, name.as_str(), Phase::Start, args, None, None));
                         }
                     }
@@ -94,7 +94,7 @@ pub(super) fn records(turn: &TurnLog, perspective: &Perspective) -> Vec<RecordBo
 pub(super) fn output(turn: &TurnLog, stream: bool) -> Option<RecordBody> {
     let end = turn.end.as_ref()?;
     let collected = || (!stream && !turn.text.is_empty()).then(|| json!(turn.text));
-    let value = Value::try_from(end.output.clone().or_else(collected)?).ok()?;
+    let value = Value::try_from(end.output.as_deref().cloned().or_else(collected)?).ok()?;
     Some(RecordBody::Data { mime: None, value })
 }
 

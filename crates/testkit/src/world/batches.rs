@@ -37,7 +37,7 @@ impl World {
         let batch = Batch { id: format!("batch_{turn}_{number}"), size };
         let (mut names, mut requests, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for BatchCommand { tool, args, options } in commands {
-            let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args) };
+            let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args).into() };
             let Some((call, known)) = self.name_call(id, turn, &kind) else { return };
             names.push(call.clone());
             match known {
@@ -49,7 +49,7 @@ impl World {
                     executor: executor.clone(),
                     deadline,
                     batch: Some(batch.clone()),
-                    options,
+                    options: options.into(),
                 }),
             }
         }
@@ -96,7 +96,7 @@ impl Execution {
             Some(message) => TurnEnd::failed(FailureKind::Execution, message),
             None => TurnEnd::new(TurnOutcome::Done(Finish::Complete)),
         };
-        end.output = Some(json!({ "turns": turns, "result": result }));
+        end.output = Some(json!({ "turns": turns, "result": result }).into());
         end
     }
 }

@@ -233,7 +233,7 @@ impl World {
                 self.emit(id, turn, Output::Text(text));
             }
             Step::Call { tool, args, timeout_ms, give_up } => {
-                let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args) };
+                let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args).into() };
                 self.request(id, turn, kind, timeout_ms, give_up);
             }
             Step::Ask { text, schema, timeout_ms, give_up } => {
@@ -257,7 +257,7 @@ impl World {
                 self.finish(id, turn, end);
             }
             Step::Tool { name, args, progress, output, error } => {
-                let kind = CallKind::Tool { name: ToolName::from(name.as_str()), args: object(args) };
+                let kind = CallKind::Tool { name: ToolName::from(name.as_str()), args: object(args).into() };
                 let end = match error {
                     Some(message) => CallEnd::Failed(CallError::new("error", message)),
                     None => CallEnd::done(output),
@@ -336,7 +336,7 @@ impl World {
             executor: Some(Executor::Agent),
             deadline,
             batch: None,
-            options: Value::Null,
+            options: Value::Null.into(),
         };
         let op = Op::Request { turn: turn.clone(), fence, calls: vec![request] };
         self.post(id, turn, &worker, op, Asked::Output);
@@ -364,7 +364,7 @@ impl World {
             executor: None,
             deadline,
             batch: None,
-            options: Value::Null,
+            options: Value::Null.into(),
         };
         if let Some(execution) = self.execution(id, turn) {
             execution.state = State::Requesting(Calls::One { call, give_up });

@@ -76,7 +76,8 @@ impl VipConnection {
     /// The agent wants something done.
     pub(super) fn act(&mut self, turn: TurnId, call: Arc<Call>) {
         let CallKind::Tool { name, args } = &call.kind else { return };
-        let wanted = Wanted { turn, action: name.to_string(), parameters: args.clone(), call: call.clone() };
+        let wanted =
+            Wanted { turn, action: name.to_string(), parameters: Value::clone(args), call: call.clone() };
         if call.options["secret"] == json!(true) {
             let errand = Errand::Unseal { session: self.session.to_string(), call: call.id.to_string() };
             return self.send_out(&errand, move |connection, outcome| match outcome {

@@ -364,11 +364,11 @@ fn vip_062_success_without_a_sequel_leads_to_idle() {
     let turn = stage.turn.clone().unwrap();
     let call = Arc::new(Call {
         id: CallId::new("call-1"),
-        kind: CallKind::Tool { name: "lamp.on".into(), args: json!({}) },
+        kind: CallKind::Tool { name: "lamp.on".into(), args: json!({}).into() },
         executor: Executor::Attachment(stage.connection.attachment.clone()),
         deadline: Timestamp::NEVER,
         batch: None,
-        options: json!({ "follow_up": false }),
+        options: json!({ "follow_up": false }).into(),
     });
     stage.commit(Event::CallRequested { turn: turn.clone(), call });
     let said = stage.said();
