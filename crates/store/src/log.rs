@@ -19,6 +19,9 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// returns, the events and their projections are durable; when it fails, nothing has changed.
     async fn append(&self, append: Append) -> Result<(), StoreError>;
 
+    /// Nothing goes on in a session any more: what is remembered to make the next append cheap may go.
+    fn release(&self, session: &SessionId);
+
     /// Everything needed to bring a session to life: its last snapshot and the events after it.
     /// None if nothing was ever appended.
     async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError>;

@@ -209,6 +209,7 @@ impl Sessions {
             shard.remove(session);
             self.alive.fetch_sub(1, Ordering::Relaxed);
             self.environment.meters.resident.decrement(1);
+            self.environment.log.release(session);
         }
         idle
     }

@@ -49,6 +49,9 @@ impl MemoryLog {
 
 #[async_trait]
 impl Log for MemoryLog {
+    /// Memory is all it has.
+    fn release(&self, _: &SessionId) {}
+
     async fn append(&self, mut append: Append) -> Result<(), StoreError> {
         append.check(&self.tables)?;
         self.open()?.append(append, &self.tables)

@@ -44,11 +44,24 @@ impl Heads {
         self.younger.get(session).or_else(|| self.older.get(session))
     }
 
+    pub(super) fn remove(&mut self, session: &SessionId) {
+        for generation in [&mut self.younger, &mut self.older] {
+            generation.remove(session);
+            // A burst leaves no memory behind.
+            if generation.capacity() > SMALL.max(generation.len() * 8) {
+                generation.shrink_to(generation.len() * 2);
+            }
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.younger.clear();
         self.older.clear();
     }
 }
+
+/// So few are not worth making room for.
+const SMALL: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -71,6 +84,20 @@ mod tests {
         }
         assert!(heads.get(&SessionId::from("999")).is_some());
         assert!(heads.get(&SessionId::from("1")).is_none());
+    }
+
+    #[test]
+    fn what_is_removed_leaves_nothing_behind() {
+        let mut heads = Heads::new(10_000);
+        let session = |number: i64| SessionId::new(number.to_string());
+        for number in 0..8_000 {
+            heads.insert(session(number), known(number));
+        }
+        for number in 0..8_000 {
+            heads.remove(&session(number));
+            assert!(heads.get(&session(number)).is_none());
+        }
+        assert!(heads.younger.capacity() <= SMALL && heads.older.capacity() <= SMALL);
     }
 
     #[test]

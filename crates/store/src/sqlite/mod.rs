@@ -162,6 +162,11 @@ impl Log for SqliteLog {
         self.command(|reply| Command::Append(prepared, reply)).await
     }
 
+    fn release(&self, session: &SessionId) {
+        // A writer that is busy, or gone, keeps it for a while longer.
+        self.commands.try_send(Command::Release(session.clone())).ok();
+    }
+
     async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
         let session = session.clone();
         self.readers.run(move |connection| query::load(connection, &session)).await

@@ -24,9 +24,11 @@ use crate::sqlite::records::Records;
 use crate::sqlite::schema::{Opened, set_max_pages};
 use crate::sqlite::{SqliteOptions, rebuild, statements};
 
-/// What the writer is asked to do. Each is answered, unless the log is closed first.
+/// What the writer is asked to do. Each but one is answered, unless the log is closed first.
 pub(super) enum Command {
     Append(Box<Prepared>, oneshot::Sender<Result<(), StoreError>>),
+    /// The one that is not answered.
+    Release(SessionId),
     Rebuild(Box<dyn FnMut(u64, u64) + Send>, oneshot::Sender<Result<(), StoreError>>),
     MaxPages(u32, oneshot::Sender<Result<(), StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
@@ -110,6 +112,7 @@ impl Writer {
                         self.linger(pause);
                     }
                 }
+                Command::Release(session) => self.heads.remove(&session),
                 Command::Rebuild(mut progress, reply) => {
                     self.heads.clear();
                     let Self { connection, records, chroniclers, .. } = &mut self;
@@ -146,6 +149,7 @@ impl Writer {
         while group.appends.len() < self.options.group_appends && group.bytes < self.options.group_bytes {
             match self.queue.try_recv() {
                 Ok(Command::Append(append, reply)) => group.push(*append, reply),
+                Ok(Command::Release(session)) => self.heads.remove(&session),
                 Ok(other) => return Some(other),
                 Err(_) => break,
             }

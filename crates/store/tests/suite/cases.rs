@@ -38,6 +38,7 @@ for_every_store! {
     what_is_appended_can_be_read,
     reading_is_bounded_and_starts_inside_a_batch,
     a_stale_head_conflicts_and_changes_nothing,
+    a_session_that_was_released_goes_on,
     malformed_appends_are_refused,
     loading_begins_at_the_last_snapshot,
     sessions_are_listed_newest_first,
@@ -118,6 +119,20 @@ async fn a_stale_head_conflicts_and_changes_nothing(log: &dyn Log) {
     wrong_epoch.batch = Arc::new(batch);
     assert!(matches!(log.append(wrong_epoch).await, Err(StoreError::Conflict { .. })));
     assert_eq!(log.stats().failures, 0, "a conflict is no fault of the storage");
+}
+
+async fn a_session_that_was_released_goes_on(log: &dyn Log) {
+    let mut scribe = Scribe::new("s", "ann");
+    log.release(scribe.id());
+    log.append(scribe.open()).await.unwrap();
+    let mut rival = Scribe::resume(log, "s", "ann").await;
+    log.release(scribe.id());
+    log.append(scribe.start("t", "hello", None)).await.unwrap();
+    log.release(scribe.id());
+    let late = rival.start("theirs", "hello", None);
+    assert!(matches!(log.append(late).await, Err(StoreError::Conflict { .. })), "also of what it forgot");
+    log.append(scribe.say("t", 3)).await.unwrap();
+    assert_eq!(log.session(scribe.id()).await.unwrap(), scribe.session.summary());
 }
 
 async fn malformed_appends_are_refused(log: &dyn Log) {
