@@ -390,7 +390,6 @@ impl Writer {
     }
 }
 
-/// Appends that are committed together.
 /// How fast appends come, and so how long it pays to let more of them gather: a commit costs the
 /// same for one as for fifty.
 #[derive(Debug, Default)]
@@ -427,6 +426,7 @@ const QUIET_LOOKS: u32 = 2;
 /// Over how long the pace is averaged.
 const PACE_MEMORY_S: f64 = 0.1;
 
+/// Appends that are committed together.
 struct Group {
     appends: Vec<Prepared>,
     replies: Vec<oneshot::Sender<Result<(), StoreError>>>,
