@@ -45,7 +45,7 @@ pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connec
     connection.busy_timeout(options.busy_timeout)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib / 4))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_prepared(&connection)?;
     Ok(connection)
 }
 
@@ -193,7 +193,15 @@ fn configure(connection: &Connection, path: &Path, options: &SqliteOptions) -> R
     if let Some(pages) = options.max_pages {
         set_max_pages(connection, pages)?;
     }
+    keep_prepared(connection)?;
+    Ok(())
+}
+
+/// Prepares each statement once. Without the guarantee of stable plans, SQLite would prepare one anew whenever what is
+/// bound to it could lead to another plan: with a new session or position, each time.
+fn keep_prepared(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
