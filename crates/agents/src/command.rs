@@ -1,5 +1,7 @@
 //! Commands: what a turn asks of its device.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchboard_core::model::{CallEnd, CallError};
@@ -12,8 +14,8 @@ pub struct Command {
     pub name: ToolName,
     /// Its arguments.
     pub args: Value,
-    /// What the protocol of the device has to know beside them.
-    pub options: Value,
+    /// What the protocol of the device has to know beside them. Commands of one plan share it.
+    pub options: Arc<Value>,
 }
 
 /// What came of a [`Command`].

@@ -369,7 +369,7 @@ struct Mixed;
 impl Agent for Mixed {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         let command =
-            |name: &str| Command { name: ToolName::from(name), args: json!({}), options: Value::Null };
+            |name: &str| Command { name: ToolName::from(name), args: json!({}), options: Value::Null.into() };
         turn.text("one").await?;
         assert_eq!(turn.batch(Vec::new(), Duration::ZERO).await?, []);
         let ends = turn.batch(vec![command("a"), command("b")], Duration::from_secs(1)).await?;

@@ -20,6 +20,7 @@
 //! Each of its turns is one batch of commands, and each batch begins after `delay_s`. The script is
 //! checked as a whole before its first command is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -121,23 +122,29 @@ impl Plan {
             process_name: self.process_name,
             root_name: self.root_name,
         };
+        let options = |tool_type| Arc::new(Value::Object(context.options(tool_type)));
+        let (acting, looking) = (options(ToolType::Action), options(ToolType::DataCollection));
         let mut turns = Vec::with_capacity(self.turns.len());
         let mut failure = None;
         for steps in self.turns {
             turn.pause(delay).await?;
-            let commands = steps.into_iter().map(|step| step.into_command(&context)).collect();
+            let commands = steps.into_iter().map(|step| match step.tool_type {
+                ToolType::Action => step.into_command(acting.clone()),
+                ToolType::DataCollection => step.into_command(looking.clone()),
+            });
+            let commands = commands.collect();
             let ends = turn.batch(commands, timeout).await?;
             let outcomes: Vec<Outcome> = ends.into_iter().map(Outcome::from).collect();
             if stop {
                 failure = outcomes.iter().find_map(Outcome::failure).map(str::to_owned);
             }
-            turns.push(outcomes.into_iter().map(Value::from).collect());
+            turns.push(outcomes);
             if failure.is_some() {
                 break;
             }
         }
         let output = Value::Object(Map::from_iter([
-            ("turns".to_owned(), Value::Array(turns)),
+            ("turns".to_owned(), turns.into_iter().map(Value::from_iter).collect()),
             ("result".to_owned(), self.result),
         ]));
         let error = self.error.unwrap_or_else(|| "the script says so".to_owned());
@@ -161,11 +168,11 @@ struct Step {
 }
 
 impl Step {
-    fn into_command(self, context: &CommandContext) -> Command {
+    fn into_command(self, options: Arc<Value>) -> Command {
         Command {
             name: ToolName::new(self.tool_name),
             args: self.parameters.map_or(Value::Null, Value::Object),
-            options: Value::Object(context.options(self.tool_type)),
+            options,
         }
     }
 }

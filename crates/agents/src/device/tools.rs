@@ -130,7 +130,7 @@ impl DeviceTools {
         let command = Command {
             name: ToolName::from(LIST_TOOLS),
             args: Value::Object(Map::new()),
-            options: Value::Object(self.context.options(ToolType::DataCollection)),
+            options: Value::Object(self.context.options(ToolType::DataCollection)).into(),
         };
         let listing = match turn.ask_first(command, LIST_TIMEOUT).await {
             Ok(Some(CallEnd::Done { output, .. })) => listing::read(output, device, &self.context),

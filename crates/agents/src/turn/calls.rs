@@ -282,7 +282,7 @@ impl Turn {
                         executor: Some(Executor::Device(device.clone())),
                         deadline,
                         batch: Some(batch.clone()),
-                        options: command.options.into(),
+                        options: command.options,
                     });
                 }
             }
