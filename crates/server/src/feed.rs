@@ -118,14 +118,19 @@ impl Feed {
         *self.ring.lock() = Ring::default();
     }
 
-    /// Makes a committed batch visible and wakes every follower.
-    pub(crate) fn publish(&self, batch: &Arc<Batch>) {
+    /// Makes a committed batch visible and wakes every follower. It is also held for one that is still to come,
+    /// if somebody is `awaited`, because of this batch or of one that is still held.
+    pub(crate) fn publish(&self, batch: &Arc<Batch>, awaited: bool) {
         let followers = self.followers.lock();
-        if let Some(read) = followers.iter().map(|follower| follower.mark.position()).min() {
-            let mut ring = self.ring.lock();
+        let read = followers.iter().map(|follower| follower.mark.position()).min();
+        let mut ring = self.ring.lock();
+        if let Some(read) = read {
             ring.forget(read);
+        }
+        if read.is_some() || awaited || !ring.batches.is_empty() {
             ring.push(batch, self.bounds);
         }
+        drop(ring);
         self.head.store(batch.last(), Ordering::Release);
         for follower in followers.iter() {
             follower.port.wake();
@@ -254,10 +259,10 @@ mod tests {
         assert!(matches!(feed.next(2), Next::UpToDate));
         assert!(matches!(feed.next(0), Next::Behind));
         feed.follow(&port, &Mark::at(2));
-        feed.publish(&batch(3..=5));
+        feed.publish(&batch(3..=5), false);
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
         assert!(matches!(feed.next(4), Next::Batch(batch) if batch.first() == 3));
-        feed.publish(&batch(6..=8));
+        feed.publish(&batch(6..=8), false);
         assert!(matches!(feed.next(2), Next::Behind));
         assert!(matches!(feed.next(5), Next::Batch(batch) if batch.first() == 6));
         feed.unfollow(&port);
@@ -272,21 +277,37 @@ mod tests {
         let slow_port = Arc::new(Port::default());
         feed.follow(&Arc::new(Port::default()), &fast);
         feed.follow(&slow_port, &slow);
-        feed.publish(&batch(1..=1));
+        feed.publish(&batch(1..=1), false);
         fast.advance(1);
-        feed.publish(&batch(2..=2));
+        feed.publish(&batch(2..=2), false);
         assert!(matches!(feed.next(0), Next::Batch(_)), "somebody still needs it");
         fast.advance(2);
         slow.advance(1);
-        feed.publish(&batch(3..=3));
+        feed.publish(&batch(3..=3), false);
         assert!(matches!(feed.next(0), Next::Behind));
         assert!(matches!(feed.next(1), Next::Batch(batch) if batch.first() == 2));
         // Whoever follows again from an earlier place needs what it has read before.
         feed.follow(&slow_port, &Mark::at(2));
         fast.advance(3);
-        feed.publish(&batch(4..=4));
+        feed.publish(&batch(4..=4), false);
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
         assert_eq!(feed.ring.lock().events, 2);
+    }
+
+    #[test]
+    fn what_somebody_is_awaited_for_is_held() {
+        let feed = Feed::new(0, BOUNDS);
+        feed.publish(&batch(1..=1), false);
+        assert!(matches!(feed.next(0), Next::Behind), "nobody follows, and nobody will");
+        feed.publish(&batch(2..=2), true);
+        feed.publish(&batch(3..=3), false);
+        let (port, mark) = (Arc::new(Port::default()), Mark::at(1));
+        feed.follow(&port, &mark);
+        assert!(matches!(feed.next(1), Next::Batch(batch) if batch.first() == 2));
+        assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
+        mark.advance(3);
+        feed.publish(&batch(4..=4), false);
+        assert_eq!(feed.ring.lock().events, 1, "it has come, and has read it");
     }
 
     #[tokio::test]

@@ -276,10 +276,11 @@ impl SessionActor {
         }
         let Some(batch) = batch else { return };
         // First, so that a device cannot see all of its task and leave before it is noted for it.
+        let mut awaited = false;
         for committed in &batch.events {
-            self.invite(committed);
+            awaited |= self.invite(committed);
         }
-        self.feed.publish(batch);
+        self.feed.publish(batch, awaited);
         // Before what follows in the batch is passed on to them.
         self.start_claimed_turns(claimed);
         let mut look_for_work = false;
@@ -308,20 +309,23 @@ impl SessionActor {
         }
     }
 
-    /// A device of which something is asked has to hear of it, wherever it is connected.
-    fn invite(&self, committed: &Committed) {
-        let Some(device) = committed.event.device() else { return };
+    /// A device of which something is asked has to hear of it, wherever it is connected; answers whether it was
+    /// asked to come here for that.
+    fn invite(&self, committed: &Committed) -> bool {
+        let Some(device) = committed.event.device() else { return false };
         let (session, asked) = (self.session.id(), committed.position);
         let invitation = self.sessions.environment.roll.lock().invite(device, session, asked);
         match invitation {
-            Invitation::Known => {}
+            Invitation::Known => false,
             Invitation::Deliver(Place(port)) => {
                 let after = Position { seq: asked.seq.saturating_sub(1), ..asked };
                 port.deliver(Delivery::Signal(Signal::Invited { session: session.clone(), after }));
+                true
             }
             // It left a moment ago, and cannot hear what is asked.
             Invitation::Offline => {
                 self.sessions.insist(session, own(Op::LoseDevice { device: device.clone() }));
+                false
             }
         }
     }
