@@ -1,16 +1,17 @@
-//! What the connections of this process know together: which tasks run, and what came of them.
+//! What the connections of this process know together: which tasks run, and which were refused.
 //!
 //! Who is connected is the server's to know, and what happened is in the log. Here is only what a
-//! session id means while a task runs under it (§9.2), how many tasks a device has (§11), and the
-//! results that can be read over HTTP for a while (A17).
+//! session id means while a task runs under it (§9.2), how many tasks a device has (§11), and why
+//! tasks were refused, which can be read over HTTP for a while (A17).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::json;
 use switchboard_core::{Bucket, Callsign, PrincipalId, Rate, Timestamp};
 
+use crate::ledger::TaskResult;
 use crate::limits::AipLimits;
 
 /// Shared by every connection of the protocol.
@@ -19,7 +20,6 @@ pub struct Fleet {
     records: Mutex<Records>,
     tasks_per_device: usize,
     results: usize,
-    result_bytes: usize,
     result_age: Duration,
     refusals: Rate,
 }
@@ -29,12 +29,9 @@ struct Records {
     /// Tasks that run, by the session id of their client.
     running: HashMap<String, Running>,
     per_device: HashMap<Callsign, usize>,
-    results: HashMap<(PrincipalId, String), Kept>,
-    /// Results in the order in which they came; some have been replaced since.
-    order: VecDeque<(PrincipalId, String, u64)>,
-    counter: u64,
-    /// The size of all results.
-    bytes: usize,
+    turned_away: HashMap<(PrincipalId, String), TaskResult>,
+    /// Refusals in the order in which they came; some have been replaced since.
+    order: VecDeque<((PrincipalId, String), Timestamp)>,
     refused: BTreeMap<PrincipalId, Bucket>,
 }
 
@@ -42,15 +39,6 @@ struct Records {
 struct Running {
     owner: Owner,
     device: Callsign,
-}
-
-/// The result of a task.
-#[derive(Debug)]
-struct Kept {
-    number: u64,
-    at: Timestamp,
-    /// As JSON, a small part of what the value takes.
-    json: Box<str>,
 }
 
 /// Who a session id belongs to.
@@ -79,7 +67,6 @@ impl Fleet {
             records: Mutex::default(),
             tasks_per_device: limits.tasks_per_device as usize,
             results: limits.results as usize,
-            result_bytes: MAX_BYTES,
             result_age: Duration::from_secs(u64::from(limits.result_s)),
             refusals: Rate::per_minute(most, most),
         }
@@ -128,47 +115,41 @@ impl Fleet {
         }
     }
 
-    /// Keeps the result of a task, to be read by whoever started it.
-    pub(crate) fn keep(&self, principal: &PrincipalId, task_name: &str, result: &Value, now: Timestamp) {
-        let json = result.to_string().into_boxed_str();
+    /// Keeps why a task was refused, to be read by whoever asked for it: there is nothing of it in the log.
+    pub(crate) fn turn_away(&self, reader: &PrincipalId, task_name: &str, why: &str, now: Timestamp) {
         let mut guard = self.records();
         let records = &mut *guard;
-        records.counter += 1;
-        let number = records.counter;
-        let key = (principal.clone(), task_name.to_owned());
-        records.order.push_back((key.0.clone(), key.1.clone(), number));
-        records.bytes += json.len();
-        if let Some(replaced) = records.results.insert(key, Kept { number, at: now, json }) {
-            records.bytes -= replaced.json.len();
-        }
-        while let Some((principal, task_name, number)) = records.order.front() {
-            let key = (principal.clone(), task_name.clone());
-            let known = records.results.get(&key).filter(|known| known.number == *number);
-            let fresh = known.is_some_and(|known| now.since(known.at) < self.result_age);
-            let fits = records.results.len() <= self.results && records.bytes <= self.result_bytes;
-            // The one that has just come stays, however large it is.
-            if fresh && (fits || records.results.len() == 1) {
+        let key = (reader.clone(), task_name.to_owned());
+        let result = TaskResult { json: json!({ "error": why }).to_string(), at: now };
+        records.order.push_back((key.clone(), now));
+        records.turned_away.insert(key, result);
+        while let Some((key, at)) = records.order.front() {
+            if now.since(*at) < self.result_age && records.order.len() <= self.results {
                 break;
             }
-            if known.is_some()
-                && let Some(forgotten) = records.results.remove(&key)
-            {
-                records.bytes -= forgotten.json.len();
+            if records.turned_away.get(key).is_some_and(|known| known.at == *at) {
+                records.turned_away.remove(key);
             }
             records.order.pop_front();
         }
     }
 
-    /// The result of a task of this principal's as JSON, if it is over and not forgotten.
-    pub(crate) fn result(
+    /// Why a task of this name was refused last, if that is not forgotten.
+    pub(crate) fn refusal(
         &self,
-        principal: &PrincipalId,
+        reader: &PrincipalId,
         task_name: &str,
         now: Timestamp,
-    ) -> Option<Box<str>> {
+    ) -> Option<TaskResult> {
         let records = self.records();
-        let known = records.results.get(&(principal.clone(), task_name.to_owned()))?;
-        (now.since(known.at) < self.result_age).then(|| known.json.clone())
+        let known = records.turned_away.get(&(reader.clone(), task_name.to_owned()))?;
+        (known.at > self.forgotten(now)).then(|| known.clone())
+    }
+
+    /// What ended at this moment or before is forgotten.
+    pub(crate) fn forgotten(&self, now: Timestamp) -> Timestamp {
+        let age = u64::try_from(self.result_age.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(now.as_micros().saturating_sub(age))
     }
 
     /// Counts a refused registration.
@@ -188,13 +169,8 @@ impl Fleet {
     }
 }
 
-/// Bytes of results that are kept, all together.
-const MAX_BYTES: usize = 64 << 20;
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn fleet() -> Fleet {
@@ -221,38 +197,25 @@ mod tests {
     }
 
     #[test]
-    fn results_are_kept_for_a_time_and_up_to_a_number() {
+    fn refusals_are_kept_for_a_time_and_up_to_a_number() {
         let (fleet, ann) = (fleet(), PrincipalId::from("ann"));
-        let at = Timestamp::from_secs;
-        fleet.keep(&ann, "one", &json!(1), at(0));
-        assert_eq!(fleet.result(&ann, "one", at(1)), Some("1".into()));
-        assert_eq!(fleet.result(&"bob".into(), "one", at(1)), None);
-        fleet.keep(&ann, "one", &json!(2), at(1));
-        assert_eq!(fleet.result(&ann, "one", at(1)), Some("2".into()), "the latest wins");
-        fleet.keep(&ann, "two", &json!(3), at(2));
-        fleet.keep(&ann, "three", &json!(4), at(3));
-        assert_eq!(fleet.result(&ann, "one", at(3)), None, "the oldest goes");
-        assert_eq!(fleet.result(&ann, "two", at(3)), Some("3".into()));
-        assert_eq!(fleet.result(&ann, "two", at(3602)), None);
-    }
-
-    #[test]
-    fn results_are_kept_up_to_their_size() {
-        let fleet = Fleet { result_bytes: 2500, ..Fleet::new(&AipLimits::default()) };
-        let (ann, at) = (PrincipalId::from("ann"), Timestamp::from_secs(0));
-        let big = Value::String("x".repeat(1000));
-        for name in ["one", "two", "two", "three"] {
-            fleet.keep(&ann, name, &big, at);
-        }
-        assert_eq!(fleet.result(&ann, "one", at), None, "the oldest goes");
-        assert!(fleet.result(&ann, "two", at).is_some() && fleet.result(&ann, "three", at).is_some());
-        let all = json!([big, { "a": big, "b": [big, null, true, 1] }]);
-        fleet.keep(&ann, "all", &all, at);
-        assert_eq!(fleet.result(&ann, "all", at), Some(all.to_string().into()), "the latest is kept");
-        assert_eq!(fleet.result(&ann, "three", at), None);
-        fleet.keep(&ann, "small", &json!(1), at);
-        assert_eq!(fleet.result(&ann, "all", at), None);
-        assert_eq!(fleet.records().bytes, 1);
+        let at = |after: u64| Timestamp::from_secs(10_000 + after);
+        let why = |reader: &str, name: &str, now| {
+            fleet.refusal(&reader.into(), name, at(now)).map(|result| result.json)
+        };
+        fleet.turn_away(&ann, "one", "busy", at(0));
+        assert_eq!(why("ann", "one", 1).unwrap(), r#"{"error":"busy"}"#);
+        assert_eq!(why("bob", "one", 1), None);
+        fleet.turn_away(&ann, "one", "gone", at(1));
+        assert_eq!(why("ann", "one", 1).unwrap(), r#"{"error":"gone"}"#, "the latest wins");
+        fleet.turn_away(&ann, "two", "busy", at(2));
+        assert!(why("ann", "one", 2).is_some(), "only what was replaced goes");
+        fleet.turn_away(&ann, "three", "busy", at(3));
+        assert_eq!(why("ann", "one", 3), None, "the oldest goes");
+        assert!(why("ann", "two", 3601).is_some());
+        assert_eq!(why("ann", "two", 3602), None);
+        fleet.turn_away(&ann, "four", "busy", at(9000));
+        assert_eq!(fleet.records().turned_away.len(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod codec;
 mod conn;
 pub mod error;
 mod fleet;
+pub mod ledger;
 mod limits;
 pub mod map;
 pub mod message;

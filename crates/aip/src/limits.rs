@@ -32,7 +32,7 @@ pub struct AipLimits {
     pub dispatch_s: u32,
     /// For how long the result of a task can be read over HTTP, in seconds.
     pub result_s: u32,
-    /// Results that can be read over HTTP.
+    /// Refused tasks of which that can be read over HTTP; what came of others is in the log.
     pub results: u32,
     /// Messages per second of one principal, over all its devices and constellations.
     pub frames_per_s: u32,

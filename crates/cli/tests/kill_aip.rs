@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use support::aip::{FLEET, Link, PLANNED, admin, script};
+use support::aip::{FLEET, Link, PLANNED, admin, get, script};
 use support::{ANN, GENEROUS, Served, now};
 
 /// Devices at the same time, each with a constellation of its own.
@@ -121,6 +121,39 @@ async fn tasks_end_once_and_devices_are_known_after_kill_9() {
     for (session, accepted, ended) in worked {
         assert_eq!((accepted, ended), (&2, &2), "{session}: the lost task and the next, once each");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aip_088_results_can_be_read_after_kill_9() {
+    let data = tempfile::tempdir().unwrap();
+    let settings: &[&[&str]] = &[FLEET, PLANNED, GENEROUS];
+    let server = Served::start(data.path(), settings);
+    let mut site = Site::open(server.address, 0).await;
+    for session in ["over", "lost"] {
+        site.constellation.task(session, &script(&["look"])).await;
+    }
+    let command = site.device.kind("command", "over").await;
+    site.device.succeed(&command).await;
+    let end = site.constellation.kind("task_end", "over").await;
+    let result = |address, name: &str| {
+        let path = format!("/api/task_result/{name}");
+        async move { get(address, ANN.unwrap(), &path).await }
+    };
+    let told = result(server.address, "over").await;
+    assert_eq!(told, json!({ "status": "done", "result": end["result"] }));
+    assert_eq!(result(server.address, "lost").await["status"], "pending");
+    server.kill();
+
+    let server = Served::start(data.path(), settings);
+    assert_eq!(result(server.address, "over").await, told);
+    // Its owner is gone, and whoever asks is told so.
+    let began = now();
+    while result(server.address, "lost").await["status"] == "pending" {
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody is told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let lost = result(server.address, "lost").await;
+    assert!(lost["result"]["error"].is_string(), "{lost}");
 }
 
 /// The devices, as soon as none of them is taken for connected.

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-use crate::id::SessionId;
+use crate::id::{PrincipalId, SessionId};
 use crate::model::Committed;
 
 /// What a protocol brings along to keep an account of sessions.
@@ -205,6 +205,18 @@ pub struct Lookup {
     pub limit: usize,
 }
 
+impl Lookup {
+    /// The same, with what it takes for a row to be there for this asker among the conditions.
+    #[must_use]
+    pub fn on_behalf_of(&self, asker: &PrincipalId) -> Self {
+        let mut lookup = self.clone();
+        if let Within::Addressed(column) = lookup.within {
+            lookup.conditions.push(Condition { column, is: Comparison::Equal, value: asker.as_str().into() });
+        }
+        lookup
+    }
+}
+
 /// In which sessions something is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Within {
@@ -212,6 +224,8 @@ pub enum Within {
     Session(SessionId),
     /// In all that the asker owns.
     Own,
+    /// In all of them, where this column names the asker.
+    Addressed(&'static str),
 }
 
 /// A condition on a column.

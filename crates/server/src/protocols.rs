@@ -11,6 +11,7 @@ use axum::routing::any;
 use switchboard_acolyte::Acolyte;
 use switchboard_agents::{McpServers, McpState, McpStatus};
 use switchboard_aip::Aip;
+use switchboard_aip::ledger::Bookkeeper;
 use switchboard_alicia::annals::Annalist;
 use switchboard_alicia::message::{McpServer, ModelInfo};
 use switchboard_alicia::{Alicia, Facts, message};
@@ -156,7 +157,7 @@ fn server(known: McpStatus) -> McpServer {
 /// Those who keep accounts of sessions, whether their protocol is switched on or not: what is kept of
 /// a session goes on with it.
 pub fn chroniclers() -> Vec<Arc<dyn Chronicler>> {
-    vec![Arc::new(Annalist), Arc::new(Secretary)]
+    vec![Arc::new(Annalist), Arc::new(Secretary), Arc::new(Bookkeeper)]
 }
 
 /// Serves a protocol where it wants to be served.

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
 
-use switchboard_core::{Cell, Chronicler, ColumnKind, Lookup, Question, Record, SessionId, Table};
+use switchboard_core::{
+    Cell, Chronicler, ColumnKind, Lookup, PrincipalId, Question, Record, SessionId, Table,
+};
 
 use crate::log::StoreError;
 
@@ -85,9 +87,9 @@ impl Tables {
 
     /// Refuses a question that names what is not there, and brings its values into the form in which
     /// they are kept.
-    pub(crate) fn resolve(&self, lookup: &Lookup) -> Result<Asked, StoreError> {
+    pub(crate) fn resolve(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Asked, StoreError> {
         let table = self.get(lookup.table)?;
-        let mut lookup = lookup.clone();
+        let mut lookup = lookup.on_behalf_of(asker);
         for condition in &mut lookup.conditions {
             condition.value = kept(table, condition.column, take(&mut condition.value))?;
         }

@@ -95,6 +95,20 @@ impl Accounts {
         }
     }
 
+    /// Answers a question about several sessions.
+    pub(crate) fn look_into<'a>(all: impl Iterator<Item = &'a Self>, lookup: &Lookup) -> Vec<Found> {
+        let (mut table, mut found) = (None, Vec::new());
+        for accounts in all {
+            table = table.or_else(|| accounts.tables.get(lookup.table).map(|(table, _)| *table));
+            found.extend(accounts.look(lookup));
+        }
+        if let (Question::Rows(order), Some(table)) = (&lookup.question, table) {
+            found.sort_by(|a, b| by(table, order, a, b));
+        }
+        found.truncate(lookup.limit);
+        found
+    }
+
     /// Answers a question about this session.
     pub(crate) fn look(&self, lookup: &Lookup) -> Vec<Found> {
         let Some((table, rows)) = self.tables.get(lookup.table) else { return Vec::new() };

@@ -11,6 +11,7 @@ use switchboard_core::{
 
 use crate::codec;
 use crate::fleet::Fleet;
+use crate::ledger::{self, TaskResult};
 use crate::validate;
 
 /// What an exchange is for.
@@ -42,6 +43,8 @@ pub(crate) struct Exchange {
 enum Question {
     Roll,
     Delivered,
+    /// What came of a task; with why one of its name was refused, if it was.
+    Result(Option<TaskResult>),
 }
 
 #[derive(Debug)]
@@ -60,10 +63,12 @@ impl Exchange {
     fn begin(&mut self, body: &[u8], now: Timestamp) {
         match &self.purpose {
             Purpose::Health | Purpose::Clients => self.ask_roll(),
-            Purpose::Result(task_name) => match self.fleet.result(&self.principal.id, task_name, now) {
-                Some(result) => self.say(200, format!(r#"{{"status":"done","result":{result}}}"#)),
-                None => self.answer(200, &json!({ "status": "pending" })),
-            },
+            Purpose::Result(task_name) => {
+                let refusal = self.fleet.refusal(&self.principal.id, task_name, now);
+                let lookup = ledger::last_result(task_name, self.fleet.forgotten(now));
+                let request = self.asked.ask(Question::Result(refusal));
+                self.out.push_back(Output::Look(request, Box::new(lookup)));
+            }
             Purpose::Dispatch => match self.task(body) {
                 Err((status, why)) => self.refuse(status, &why),
                 Ok(_) if !self.principal.scopes.allows_dispatch() => {
@@ -138,6 +143,14 @@ impl Exchange {
         );
     }
 
+    /// The latest counts.
+    fn know_result(&mut self, found: Option<TaskResult>, refusal: Option<TaskResult>) {
+        match found.into_iter().chain(refusal).max_by_key(|result| result.at) {
+            Some(result) => self.say(200, format!(r#"{{"status":"done","result":{}}}"#, result.json)),
+            None => self.answer(200, &json!({ "status": "pending" })),
+        }
+    }
+
     fn refuse(&mut self, status: u16, why: &str) {
         self.answer(status, &json!({ "detail": why }));
     }
@@ -162,6 +175,9 @@ impl Connection for Exchange {
             Input::Done(request, reply) => match (self.asked.answered(request), reply) {
                 (Some(Question::Roll), Reply::Roll(roll)) => self.know_roll(&roll),
                 (Some(Question::Delivered), _) => self.delivered(),
+                (Some(Question::Result(refusal)), Reply::Rows(rows)) => {
+                    self.know_result(ledger::found(&rows), refusal);
+                }
                 _ => {}
             },
             Input::Rejected(request, reject) => {

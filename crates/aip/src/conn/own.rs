@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use switchboard_core::model::{FailureKind, NewTurn, Origin, TurnEnd, TurnRequest};
 use switchboard_core::{
     Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
@@ -11,6 +11,7 @@ use switchboard_core::{
 use super::{AipConnection, Pending};
 use crate::error::{bounded, reject_words, words};
 use crate::fleet::Taken;
+use crate::ledger;
 use crate::map::{self, Names, PROTOCOL, Seen};
 use crate::message::{ClientMessage, ClientType, ServerMessage, ServerMessageType, TaskStatus};
 use crate::validate;
@@ -168,11 +169,16 @@ impl AipConnection {
             let epoch = self.seed.epoch(counter);
             let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(names.session_id.clone()) };
             self.submit(&session, open, Pending::Nothing);
+            self.keep_ledger(&session);
+        }
+        let mut options = names.options();
+        if let Some(dispatcher) = &dispatcher {
+            options[ledger::READER] = dispatcher.as_str().into();
         }
         let origin = Origin {
             handle: Some(names.session_id.clone()),
             bound: true,
-            options: names.options(),
+            options,
             ..Origin::new(self.principal.id.clone(), PROTOCOL)
         };
         let deadline = self.now.after(Duration::from_secs(self.limits.task_s.into()));
@@ -199,13 +205,18 @@ impl AipConnection {
         self.own.insert(session_id, task);
     }
 
+    /// Has what comes of tasks written down, of those too that are over already.
+    fn keep_ledger(&mut self, session: &SessionId) {
+        self.submit(session, Op::Chronicle { chronicle: ledger::CHRONICLE.into() }, Pending::Nothing);
+    }
+
     /// Says no to a task.
     pub(super) fn refuse_task(&mut self, proposal: &Proposal, why: &str) {
         let Proposal { message, names, dispatcher, .. } = proposal;
         self.refuse_message(why, message);
         self.end_refused(message.session_id.clone(), why);
         if let Some(dispatcher) = dispatcher {
-            self.keep_result(dispatcher, names, &json!({ "error": why }));
+            self.turn_away(dispatcher, names, why);
         }
     }
 
@@ -230,6 +241,10 @@ impl AipConnection {
         task.turn = turn.clone();
         let behind = std::mem::take(&mut task.behind);
         self.confirm(Some(session_id.to_owned()));
+        // Only now: whoever may not start anything in a session of others leaves nothing there.
+        if SessionId::is_canonical(session_id) {
+            self.keep_ledger(&session);
+        }
         // A device is invited to its own tasks as to any other.
         if self.identity.as_ref().is_some_and(|identity| identity.role == ClientType::Constellation) {
             self.follow(&session, Some(accepted));
@@ -245,7 +260,7 @@ impl AipConnection {
     pub(super) fn not_started(&mut self, session_id: &str, reject: &Reject) {
         let Some(task) = self.forget_task(session_id) else { return };
         let why = reject_words(reject);
-        self.keep_result(&task.reader, &task.names, &json!({ "error": why }));
+        self.turn_away(&task.reader, &task.names, &why);
         self.refuse(&why, task.chosen.clone(), task.request_id);
         self.end_refused(task.chosen, &why);
         for message in task.behind {
@@ -272,26 +287,17 @@ impl AipConnection {
                 let message =
                     map::task_end(turn, &task.names, &task.request, &task.text, task.reason.as_deref(), end);
                 let session_id = task.names.session_id.clone();
-                self.finish(&session_id, message);
+                self.forget_task(&session_id);
+                self.send(message);
             }
             Seen::Accepted { .. } | Seen::Asked(..) | Seen::Answered(..) | Seen::Nothing => {}
         }
     }
 
-    fn finish(&mut self, session_id: &str, message: ServerMessage) {
-        let Some(task) = self.forget_task(session_id) else { return };
-        match (&message.result, &message.error) {
-            (Some(result), _) if !result.is_null() => self.keep_result(&task.reader, &task.names, result),
-            (_, Some(error)) => self.keep_result(&task.reader, &task.names, &json!({ "error": error })),
-            (_, None) => self.keep_result(&task.reader, &task.names, &Value::Null),
-        }
-        self.send(message);
-    }
-
-    /// Keeps what came of a task, to be read over HTTP.
-    fn keep_result(&self, reader: &PrincipalId, names: &Names, result: &Value) {
+    /// Keeps why a task came to nothing, to be read over HTTP.
+    fn turn_away(&self, reader: &PrincipalId, names: &Names, why: &str) {
         if let Some(task_name) = &names.task_name {
-            self.fleet.keep(reader, task_name, result, self.now);
+            self.fleet.turn_away(reader, task_name, why, self.now);
         }
     }
 
@@ -328,7 +334,6 @@ impl AipConnection {
             let Some(task) = self.forget_task(&session_id) else { continue };
             let why = if leaving { words::LEAVING } else { words::OWNER_LOST };
             let end = TurnEnd::failed(FailureKind::Unreachable, why);
-            self.keep_result(&task.reader, &task.names, &json!({ "error": why }));
             if leaving {
                 let (names, request, text) = (&task.names, &task.request, &task.text);
                 self.send(map::task_end(&task.turn, names, request, text, None, &end));

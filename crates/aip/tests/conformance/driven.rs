@@ -103,6 +103,9 @@ impl Driven {
         let (open, asked) = self.next();
         assert!(matches!(asked, Asked::Op(Op::Open { .. })), "{asked:?}");
         self.done(open);
+        let (ledger, asked) = self.next();
+        assert!(matches!(asked, Asked::Op(Op::Chronicle { .. })), "{asked:?}");
+        self.done(ledger);
         let (request, asked) = self.next();
         let Asked::Op(Op::StartTurn(turn)) = asked else { panic!("{asked:?}") };
         let session = crate::support::session("s1");

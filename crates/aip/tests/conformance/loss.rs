@@ -196,6 +196,7 @@ fn after_a_crash_of_the_server_tasks_are_over_and_ids_are_free() {
     for name in ["s1", "s2"] {
         assert_eq!(talk.events(&session(name)).last(), Some(&"turn_ended"), "its owner is gone");
     }
+    assert!(talk.task_result("ann", "t1")["result"]["error"].is_string(), "which can still be read");
     let (dev, boss) = talk.pair();
     let command = talk.command(boss, dev, "s1", "one");
     talk.obey(dev, &command);

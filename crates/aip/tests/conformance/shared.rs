@@ -54,6 +54,7 @@ fn the_log_tells_the_story_of_a_task() {
         talk.events(&session("s1")),
         [
             "session_opened",
+            "chronicle_begun",
             "message_added",
             "turn_accepted",
             "turn_started",

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use switchboard_aip::ledger::Bookkeeper;
 use switchboard_aip::{Aip, AipLimits, Service};
 use switchboard_core::model::FailureKind;
 use switchboard_core::{Frame, OpeningRequest, Principal, Scopes, SessionId};
@@ -59,6 +60,7 @@ impl Talk {
     pub(crate) fn with(limits: AipLimits, service: Service, settings: Settings) -> Self {
         let mut world = World::with(settings);
         world.set_default_agent("planner", planner());
+        world.add_chronicler(Bookkeeper);
         for name in ["ann", "bob"] {
             world.issue(name, Principal::new(name));
         }

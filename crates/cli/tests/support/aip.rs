@@ -178,7 +178,12 @@ pub(crate) fn script(tools: &[&str]) -> String {
 
 /// A page of the admin API.
 pub(crate) async fn admin(address: SocketAddr, key: &str, path: &str) -> Value {
-    let answer = http(address, &format!("GET /admin/v1/{path}"), Some(key), &[], "").await;
+    get(address, key, &format!("/admin/v1/{path}")).await
+}
+
+/// What can be read under a path.
+pub(crate) async fn get(address: SocketAddr, key: &str, path: &str) -> Value {
+    let answer = http(address, &format!("GET {path}"), Some(key), &[], "").await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     serde_json::from_str(&answer.body).expect("JSON")
 }

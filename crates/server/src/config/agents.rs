@@ -450,7 +450,7 @@ const AIP_KEYS: &[(&str, Kind, &str)] = &[
         "For how long a dispatched task may wait for its device to take it up, in seconds.",
     ),
     ("result_s", Kind::Integer, "For how long the result of a task can be read over HTTP, in seconds."),
-    ("results", Kind::Integer, "Results that can be read over HTTP."),
+    ("results", Kind::Integer, "Refused tasks of which that can be read; what came of others is in the log."),
     (
         "frames_per_s",
         Kind::Integer,

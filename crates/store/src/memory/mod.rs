@@ -145,7 +145,7 @@ impl Log for MemoryLog {
     }
 
     async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
-        let asked = self.tables.resolve(lookup)?;
+        let asked = self.tables.resolve(asker, lookup)?;
         let state = self.open()?;
         let sessions: Vec<&SessionId> = match &lookup.within {
             Within::Session(session) => vec![session],
@@ -153,6 +153,7 @@ impl Log for MemoryLog {
                 let own = state.streams.iter().filter(|(_, stream)| stream.summary.owner == *asker);
                 own.map(|(session, _)| session).collect()
             }
+            Within::Addressed(_) => state.streams.keys().collect(),
         };
         Ok(state.shelves.look(&asked, &sessions))
     }

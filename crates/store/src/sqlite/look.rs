@@ -164,17 +164,19 @@ impl Query {
     }
 
     fn within(&mut self, asker: &PrincipalId, asked: &Asked) {
-        self.sql.push_str(&this(asked.table.session));
+        let column = this(asked.table.session);
         match &asked.lookup.within {
             Within::Session(session) => {
-                self.sql.push_str(" = ");
+                self.sql.push_str(&format!("{column} = "));
                 self.value(session.as_str().into());
             }
             Within::Own => {
-                self.sql.push_str(" IN (SELECT session FROM sessions WHERE owner = ");
+                self.sql.push_str(&format!("{column} IN (SELECT session FROM sessions WHERE owner = "));
                 self.value(asker.as_str().into());
                 self.sql.push(')');
             }
+            // To whom a row is addressed is among the conditions.
+            Within::Addressed(_) => self.sql.push('1'),
         }
     }
 

@@ -112,12 +112,12 @@ impl Chain {
     }
 
     fn query(&self, lookup: &Lookup) -> Query {
-        Query::of(&"ann".into(), &self.tables.resolve(lookup).unwrap()).unwrap()
+        Query::of(&"ann".into(), &self.tables.resolve(&"ann".into(), lookup).unwrap()).unwrap()
     }
 
     /// How many rows are found.
     fn run(&self, lookup: &Lookup) -> usize {
-        let asked = self.tables.resolve(lookup).unwrap();
+        let asked = self.tables.resolve(&"ann".into(), lookup).unwrap();
         look(&self.connection, &PrincipalId::from("ann"), &asked).unwrap().len()
     }
 

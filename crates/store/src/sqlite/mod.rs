@@ -232,7 +232,7 @@ impl Log for SqliteLog {
     }
 
     async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
-        let (asker, asked) = (asker.clone(), self.tables.resolve(lookup)?);
+        let (asker, asked) = (asker.clone(), self.tables.resolve(asker, lookup)?);
         self.readers.run(move |connection| look::look(connection, &asker, &asked)).await
     }
 

@@ -17,6 +17,7 @@ for_every_store! {
     rows_are_found_by_conditions,
     rows_come_in_order_and_within_limits,
     nobody_finds_rows_of_others,
+    what_is_addressed_to_somebody_is_found_in_every_session,
     ways_lead_to_the_root,
     ways_end_where_conditions_do,
     ways_in_a_circle_end,
@@ -217,6 +218,32 @@ async fn nobody_finds_rows_of_others(log: &dyn Log) {
     let places: Vec<_> =
         rows.iter().map(|row| (row[0].as_text().unwrap(), row[1].as_text().unwrap())).collect();
     assert_eq!(places, [("s1", "leaf"), ("s3", "leaf"), ("s1", "root")]);
+}
+
+async fn what_is_addressed_to_somebody_is_found_in_every_session(log: &dyn Log) {
+    for (session, owner) in [("s1", "ann"), ("s2", "bob")] {
+        let mut scribe = kept(log, session, owner).await;
+        log.append(scribe.tell("eve", None, "green tea")).await.unwrap();
+        log.append(scribe.tell("ann", Some("eve"), "black tea")).await.unwrap();
+    }
+    let addressed = Lookup { within: Within::Addressed("name"), ..all("s1", ENTRIES) };
+    let way = Question::Path { name: "name", before: "before", from: "ann".into() };
+    let rows = Question::Rows(Vec::new());
+    for (asker, question, count) in [
+        ("eve", rows.clone(), 2),
+        ("eve", Question::Words("tea".into()), 2),
+        ("bob", rows, 0),
+        // The way leads on to what is another's.
+        ("ann", way.clone(), 2),
+        ("eve", way, 0),
+    ] {
+        let lookup = Lookup { question, ..addressed.clone() };
+        let found = log.look(&asker.into(), &lookup).await.unwrap();
+        assert_eq!(found.len(), count, "{asker}: {lookup:?}");
+        assert!(found.iter().all(|row| row[1] == asker.into()), "{found:?}");
+    }
+    let unknown = Lookup { within: Within::Addressed("nobody"), ..addressed };
+    assert!(log.look(&"eve".into(), &unknown).await.is_err(), "there is no such column");
 }
 
 async fn ways_lead_to_the_root(log: &dyn Log) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use switchboard_aip::codec::{decode_client, decode_server, encode_client, encode_server};
+use switchboard_aip::ledger::Bookkeeper;
 use switchboard_aip::{Aip, AipLimits, Service};
 use switchboard_core::{Frame, OpeningRequest};
 
@@ -39,7 +40,7 @@ pub fn aip_connection(bytes: &[u8]) {
     let limits = AipLimits { tasks_per_device: 3, tasks_per_constellation: 2, ..AipLimits::default() };
     let service = Service { allow_untargeted: bytes.len().is_multiple_of(2), ..Service::default() };
     let request = OpeningRequest { path: "/ws", websocket: true, ..OpeningRequest::default() };
-    Bench::new(&Aip::new(limits, service), request, likely_frame).run(bytes);
+    Bench::new(&Aip::new(limits, service), request, likely_frame).with(Bookkeeper).run(bytes);
 }
 
 /// A frame that makes sense, most of the time.

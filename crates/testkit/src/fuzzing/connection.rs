@@ -378,9 +378,11 @@ impl Bench {
                 vec![kept.ok_or(Reject::NotFound)?]
             }
             Within::Own => self.sessions.values().filter(seen).collect(),
+            Within::Addressed(_) => self.sessions.values().collect(),
         };
-        let found = kept.into_iter().flat_map(|kept| kept.accounts.look(lookup));
-        Ok(Reply::Rows(found.take(lookup.limit).collect()))
+        let lookup = lookup.on_behalf_of(&actor.principal);
+        let accounts = kept.into_iter().map(|kept| &kept.accounts);
+        Ok(Reply::Rows(Accounts::look_into(accounts, &lookup)))
     }
 
     fn actor(&self) -> Actor {

@@ -346,6 +346,7 @@ impl Simulation {
         world.add_agent("frail", stories::agent(Recovery::Fail));
         world.add_chronicler(switchboard_alicia::annals::Annalist);
         world.add_chronicler(switchboard_vip::minutes::Secretary);
+        world.add_chronicler(switchboard_aip::ledger::Bookkeeper);
         let principals: Vec<Principal> = PRINCIPALS.into_iter().map(Principal::new).collect();
         // The last one keeps to itself.
         let owner = |index: usize| principals.get(index % (principals.len() - 1)).cloned();

@@ -41,8 +41,8 @@ impl Log {
     }
 
     /// Looks something up in what is written about a session.
-    pub(super) fn look(&self, session: &SessionId, lookup: &Lookup) -> Vec<switchboard_core::Found> {
-        self.accounts(session).map(|accounts| accounts.look(lookup)).unwrap_or_default()
+    pub(super) fn look(&self, sessions: &[&SessionId], lookup: &Lookup) -> Vec<switchboard_core::Found> {
+        Accounts::look_into(sessions.iter().filter_map(|session| self.accounts(session)), lookup)
     }
 
     /// Whose a session is.

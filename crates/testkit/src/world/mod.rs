@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, Chronicler, CloseReason, Committed, Event, Found, Frame, KeyIndex, Lookup, Op, Principal,
+    Actor, AgentId, Chronicler, CloseReason, Committed, Event, Frame, KeyIndex, Lookup, Op, Principal,
     PrincipalId, Reject, Reply, Roll, Row, Session, SessionId, SessionLimits, Timestamp, TurnId, TurnRow,
     Within,
 };
@@ -403,17 +403,18 @@ impl World {
     /// Looks something up in the accounts of sessions, as far as the actor may see them.
     fn look(&self, actor: &Actor, lookup: &Lookup) -> Result<Reply, Reject> {
         let state = |id: &SessionId| self.log.load(id, &self.settings.limits);
-        let found: Vec<Found> = match &lookup.within {
+        let sessions: Vec<&SessionId> = match &lookup.within {
             Within::Session(id) => {
                 state(id).role_of_actor(actor).ok_or(Reject::NotFound)?;
-                self.log.look(id, lookup)
+                vec![id]
             }
             Within::Own => {
                 let own = |id: &&SessionId| self.log.owner(id) == Some(&actor.principal);
-                self.log.sessions().filter(own).flat_map(|id| self.log.look(id, lookup)).collect()
+                self.log.sessions().filter(own).collect()
             }
+            Within::Addressed(_) => self.log.sessions().collect(),
         };
-        Ok(Reply::Rows(found.into_iter().take(lookup.limit).collect()))
+        Ok(Reply::Rows(self.log.look(&sessions, &lookup.on_behalf_of(&actor.principal))))
     }
 
     /// The history of one session.
