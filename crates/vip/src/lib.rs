@@ -27,6 +27,8 @@ pub mod minutes;
 mod named;
 mod protocol;
 mod record;
+#[cfg(test)]
+mod samples;
 mod schema;
 mod size;
 pub mod token;

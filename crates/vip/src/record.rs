@@ -84,3 +84,42 @@ impl SessionRecord {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn check(columns: &[(&str, Cell)], now_ms: u64) -> Result<(), Code> {
+        let record = SessionRecord::read(&samples::row(&samples::settings(), columns)).unwrap();
+        record.check(&VipLimits::default(), Timestamp::from_millis(now_ms))
+    }
+
+    #[test]
+    fn a_session_that_nobody_opens_is_soon_forgotten() {
+        assert_eq!(check(&[], 1_030_000), Ok(()));
+        assert_eq!(check(&[], 1_030_001), Err(Code::SesNotFound));
+        assert_eq!(check(&[("opened", true.into()), ("connected", true.into())], 1_030_001), Ok(()));
+    }
+
+    #[test]
+    fn vip_072_a_session_without_a_transport_waits_for_its_window_and_no_longer() {
+        let left = [("opened", true.into()), ("connected", false.into()), ("left_at", 1_100_000i64.into())];
+        assert_eq!(check(&left, 1_160_000), Ok(()));
+        assert_eq!(check(&left, 1_160_001), Err(Code::SesTerminated));
+        // Who is back has not left.
+        let back = [("opened", true.into()), ("connected", true.into()), ("left_at", 1_100_000i64.into())];
+        assert_eq!(check(&back, 1_160_001), Ok(()));
+    }
+
+    #[test]
+    fn vip_078_a_session_that_is_over_is_over_for_everybody() {
+        let connected = [("opened", true.into()), ("connected", true.into())];
+        assert_eq!(check(&connected, 1_599_999), Ok(()));
+        assert_eq!(check(&connected, 1_600_000), Err(Code::SesTerminated), "by the clock");
+        assert_eq!(
+            check(&[("live", false.into()), ("opened", true.into())], 1_000_001),
+            Err(Code::SesTerminated)
+        );
+    }
+}

@@ -93,6 +93,8 @@ fn values_have_the_type_of_their_input() {
         assert_eq!(refused(action, json!({"value": bad})), Code::ActTypeMismatch, "{action} {bad}");
     }
     assert_eq!(refused("text", json!({})), Code::ActInvalidParameters);
+    // Nobody would know that what comes along is a secret, too (VIP-079).
+    assert_eq!(refused("password", json!({"value": "a", "hint": "hunter2"})), Code::ActInvalidParameters);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::minutes::{Asked, Minute, Minutes};
 
 use super::confirm::{Confirming, Reference};
 use super::question::Pending;
+use super::speak::Response;
 use super::{VipConnection, of_response};
 
 /// What is asked of the app.
@@ -70,6 +71,12 @@ impl Acts {
         let consent = self.confirming.as_ref().map(|confirming| &confirming.reference.wanted.turn);
         consent.or_else(|| self.question.as_ref().map(|question| &question.turn))
     }
+
+    /// That turn, and what would have been said in it.
+    fn take_parked(&mut self) -> Option<(TurnId, Option<Response>)> {
+        let consent = self.confirming.take().map(|asked| (asked.reference.wanted.turn, asked.parked));
+        consent.or_else(|| self.question.take().map(|question| (question.turn, question.parked)))
+    }
 }
 
 impl VipConnection {
@@ -81,6 +88,10 @@ impl VipConnection {
         if call.options["secret"] == json!(true) {
             let errand = Errand::Unseal { session: self.session.to_string(), call: call.id.to_string() };
             return self.send_out(&errand, move |connection, outcome| match outcome {
+                // The user may have gone on in the meantime.
+                Ok(_) if !connection.is_ours(&wanted.turn) => {
+                    connection.refuse_act(&wanted, &Fault::new(Code::ActCancelled));
+                }
                 Ok(mut answer) => connection.act_on(Wanted { parameters: answer["args"].take(), ..wanted }),
                 Err(fault) => connection.refuse_act(&wanted, &fault),
             });
@@ -109,7 +120,8 @@ impl VipConnection {
     fn act_while_speaking(&mut self, wanted: Wanted) {
         let checked = self.checked(&wanted);
         match checked {
-            Ok(prepared) if prepared.executor == Executor::Server => {
+            // Consent cannot be asked for now, whoever would act on it.
+            Ok(prepared) if prepared.executor == Executor::Server && !prepared.sensitive => {
                 self.perform(wanted, prepared.parameters)
             }
             Ok(prepared) if prepared.parallel => self.invoke(wanted, prepared, None, true),
@@ -433,14 +445,25 @@ impl VipConnection {
         self.act_next();
     }
 
-    /// Nothing more is asked of the app.
+    /// Nothing more is asked of the app, nor of the user.
     pub(super) fn drop_acts(&mut self) {
         self.acts.queue.clear();
-        self.acts.confirming = None;
-        self.acts.question = None;
+        if let Some(turn) = self.drop_parked() {
+            self.ask(Op::Interrupt { turn, reason: Some("the user interrupts".to_owned()) });
+        }
         if let Some(outstanding) = self.acts.current.take() {
             self.call_off(&outstanding.invoke.invocation_id, ActionCancelReason::User);
         }
+    }
+
+    /// Nobody waits for the user's word any more, nor for what would have been said then; answers the turn that
+    /// does.
+    fn drop_parked(&mut self) -> Option<TurnId> {
+        let (turn, parked) = self.acts.take_parked()?;
+        let spoken = std::mem::replace(&mut self.response, parked);
+        self.close_response(ResponseStatus::Incomplete);
+        self.response = spoken;
+        Some(turn)
     }
 
     /// A result that the app brings along when it comes back.
@@ -499,6 +522,8 @@ impl VipConnection {
     pub(super) fn suspend(&mut self) {
         self.quiet();
         if self.state() == State::AiSpeaking {
+            // A question may still be answered by others.
+            self.drop_parked();
             self.interrupted(None);
         }
         self.floor = None;

@@ -147,8 +147,7 @@ impl VipConnection {
             return;
         }
         if due(self.deadlines.copy_by) {
-            self.deadlines.copy_by = None;
-            self.interrupted(None);
+            self.settle_interruption(None);
         }
         if due(self.deadlines.thinking_by) {
             self.deadlines.thinking_by = None;

@@ -34,7 +34,7 @@ pub(super) struct Confirming {
     pub(super) reference: Reference,
     pub(super) expires_at: Timestamp,
     /// What is said once the matter is settled.
-    parked: Option<Response>,
+    pub(super) parked: Option<Response>,
 }
 
 impl VipConnection {

@@ -103,7 +103,7 @@ impl VipConnection {
     }
 
     /// Whether a turn is the one that is being answered here.
-    fn is_ours(&self, turn: &TurnId) -> bool {
+    pub(super) fn is_ours(&self, turn: &TurnId) -> bool {
         let answered = |response: &super::speak::Response| response.turn.as_ref() == Some(turn);
         self.response.as_ref().is_some_and(answered) || self.acts.parked_turn() == Some(turn)
     }

@@ -125,12 +125,13 @@ impl VipConnection {
     }
 
     pub(super) fn input_text(&mut self, head: &Head, typed: InputText) {
-        self.type_instead();
-        let is_typed = self.floor.as_ref().is_some_and(|floor| floor.typed);
-        if self.state() != State::UserSpeaking || !is_typed || !self.is_about_floor(head) {
-            return self.invalid(&head.id, "input.text belongs to a turn in text mode");
+        let is_theirs = self.state() == State::UserSpeaking && self.is_about_floor(head);
+        if is_theirs {
+            self.type_instead();
         }
-        let Some(floor) = &mut self.floor else { return };
+        let Some(floor) = self.floor.as_mut().filter(|floor| is_theirs && floor.typed) else {
+            return self.invalid(&head.id, "input.text belongs to a turn in text mode");
+        };
         if floor.text.chars().count() + typed.text.chars().count() > LONGEST_TEXT {
             let fault = Fault::new(Code::ProtoMalformed).because("the turn is too long");
             return self.complain(&fault.about(head.id.clone()));
@@ -173,6 +174,7 @@ impl VipConnection {
 
     /// The turn of the user is over: it is understood, and answered.
     pub(super) fn end_floor(&mut self, reason: InputEndReason, said: Option<(ServerEvent, About)>) {
+        self.settle_interruption(None);
         let Some(floor) = &self.floor else { return };
         let (turn_id, number, typed) = (floor.turn_id.clone(), floor.number, floor.typed);
         self.counters.last_turn = Some(turn_id.clone());
@@ -210,6 +212,7 @@ impl VipConnection {
     }
 
     fn forget_floor(&mut self, reason: &str, said: Option<(ServerEvent, About)>) {
+        self.settle_interruption(None);
         let Some(floor) = self.floor.take() else { return };
         self.counters.ended_floor_at = said.as_ref().map(|_| self.now);
         self.counters.last_turn = Some(floor.turn_id.clone());
@@ -260,6 +263,9 @@ impl VipConnection {
     pub(super) fn barge_in(&mut self, head: &Head, barge_in: &InputBargeIn) {
         let Some(turn_id) = head.turn_id.clone() else { return self.unnamed_turn(head) };
         match self.state() {
+            // The client's copy of an interruption that was noticed here, and whose turn is over.
+            State::Idle | State::AiThinking | State::AiSpeaking
+                if self.counters.overheard.as_ref() == Some(&turn_id) => {}
             // Playback has just ended.
             State::Idle => {
                 let start = InputStart {
@@ -281,13 +287,18 @@ impl VipConnection {
                 if let Some(floor) = &mut self.floor {
                     floor.stream = barge_in.stream_id.or(floor.stream);
                 }
-                if self.deadlines.copy_by.take().is_some() {
-                    self.interrupted(barge_in.played_ms);
-                }
+                self.settle_interruption(barge_in.played_ms);
             }
             State::UserSpeaking | State::InvokeAction | State::NotConnected | State::Connecting => {
                 self.invalid(&head.id, "nothing can be interrupted now");
             }
+        }
+    }
+
+    /// An interruption that was noticed here waits for the client's word about it no longer.
+    pub(super) fn settle_interruption(&mut self, played_ms: Option<u64>) {
+        if self.deadlines.copy_by.take().is_some() {
+            self.interrupted(played_ms);
         }
     }
 
@@ -302,6 +313,7 @@ impl VipConnection {
         self.counters.derived += 1;
         let turn_id = format!("t-s{}.{}", self.transport, self.counters.derived);
         let patience = Duration::from_millis(detection.no_speech_ms.into());
+        self.counters.overheard = Some(turn_id.clone());
         self.detected(confidence, level_db);
         let barge_in = InputBargeIn {
             trigger: crate::message::BargeInTrigger::Vad,

@@ -140,6 +140,8 @@ struct Counters {
     provider_failures: u32,
     /// The last turn of the user that is over.
     last_turn: Option<String>,
+    /// The last turn of the user that began with an interruption that was noticed here.
+    overheard: Option<String>,
     /// When the last turn of the user was ended here, and not by the client.
     ended_floor_at: Option<Timestamp>,
 }

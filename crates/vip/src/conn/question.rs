@@ -18,7 +18,7 @@ pub(super) struct Pending {
     /// Whether the answer is yes or no.
     decides: bool,
     /// What is said once it is answered.
-    parked: Option<Response>,
+    pub(super) parked: Option<Response>,
 }
 
 impl VipConnection {

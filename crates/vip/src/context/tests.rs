@@ -165,6 +165,25 @@ fn there_is_an_end_to_how_much_there_can_be() {
     large(refused(None, &with(&["unknown"], json!("x".repeat(256 << 10)))));
     large(refused(Some(&base()), &delta(json!({"unknown": "x".repeat(64 << 10)}))));
 
+    // Many small changes do not lead to more than one large one may.
+    let description = json!({"type": "object", "description": "x".repeat(8_000)});
+    let mut grown = base();
+    let refusal = (0..10u64).find_map(|step| {
+        let more: Map<String, Value> = (0..7)
+            .map(|number| (format!("a{step}.{number}"), button(json!({"parameters": description}))))
+            .collect();
+        let change = json!({"mode": "delta", "base_version": 3 + step, "context_version": 4 + step,
+            "actions_upsert": more});
+        match Context::apply(Some(&grown), &change) {
+            Ok(applied) => {
+                grown = applied.context;
+                None
+            }
+            Err(fault) => Some((step, fault.code)),
+        }
+    });
+    assert_eq!(refusal, Some((4, Code::CtxTooLarge)));
+
     let node = |children: Value| json!({"id": "n", "kind": "list", "children": children});
     let deep = |depth: usize| (0..depth).fold(json!([]), |inner, _| json!([node(inner)]));
     assert!(Context::apply(None, &with(&["tree"], deep(12))).is_ok());

@@ -116,3 +116,35 @@ fn two_transports_that_tell_of_the_same_response_make_one_item() {
     assert!(items[0].contains("what was heard") && items[1].contains("another"));
     assert_eq!(minutes.history, 2);
 }
+
+fn recorded(minute: Minute) -> Event {
+    let by = PrincipalId::from("ann");
+    Event::Recorded { chronicle: CHRONICLE.into(), by, record: Box::new(json!([minute])) }
+}
+
+#[test]
+fn a_response_is_open_until_its_own_end() {
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    let sent = |seq: u64, name: &str, response: &str| {
+        recorded(Minute::Sent(vec![json!({"type": name, "seq": seq, "data": {"response_id": response}})]))
+    };
+    take(&mut minutes, sent(1, "response.audio", "r-2"));
+    take(&mut minutes, sent(2, "response.done", "r-1"));
+    assert_eq!(minutes.response.as_deref(), Some("r-2"));
+    take(&mut minutes, sent(3, "response.done", "r-2"));
+    assert_eq!((minutes.response.as_deref(), minutes.sent), (None, 3));
+}
+
+#[test]
+fn a_session_ends_once_and_for_the_first_reason() {
+    let attachment = switchboard_core::AttachmentId::new("vs_1.app");
+    let closed = Event::AttachmentClosed { attachment };
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    minutes.connected = true;
+    take(&mut minutes, closed.clone());
+    assert_eq!((minutes.connected, minutes.ended.as_deref()), (false, Some("idle")));
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    take(&mut minutes, recorded(Minute::Ended { reason: "user_hangup".into(), code: None }));
+    take(&mut minutes, closed);
+    assert_eq!(minutes.ended.as_deref(), Some("user_hangup"));
+}

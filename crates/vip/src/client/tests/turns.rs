@@ -98,6 +98,10 @@ fn the_server_overhears_only_where_that_was_agreed() {
     assert!(rig.client.hear(&packet(), rig.now));
     rig.drain();
     assert!(rig.frames.iter().all(|frame| frame.monitor) && rig.frames.len() == 2);
+    // Nor is a microphone that is off overheard.
+    rig.client.mute(MuteTarget::Input, true, rig.now).unwrap();
+    assert!(!rig.client.hear(&packet(), rig.now));
+    rig.client.mute(MuteTarget::Input, false, rig.now).unwrap();
     assert_eq!(rig.frames[0].stream, rig.frames[1].stream);
     // The turn that follows has a stream of its own.
     rig.say_as(rig.seq + 1, ServerEvent::InputBargeIn(overheard()), |head| head.turn_id = Some("t-s".into()));

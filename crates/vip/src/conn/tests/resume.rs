@@ -1,0 +1,361 @@
+//! Taking a session up, coming back to it, and losing it to another.
+
+use switchboard_core::{Cell, CloseReason, Comparison, PrincipalId};
+
+use super::*;
+use crate::minutes::{Asked, tables};
+
+/// The session as the transports before have left it.
+fn left(change: impl FnOnce(&mut Minutes)) -> Stage {
+    Stage::opened(|setup| {
+        setup.seed = [8; 32];
+        let minutes = &mut setup.minutes;
+        minutes.opened = true;
+        minutes.transport = 3;
+        minutes.sent = 40;
+        minutes.resume = Some("PwiqzhIu4jaEMsHKI6BJvGQLr78A_fM6UkKfOLoS2_k".to_owned());
+        change(minutes);
+    })
+}
+
+/// A client that has seen so many events, and the token that the session was left with.
+fn back(seen: u64) -> Value {
+    json!({ "resume": { "resume_token": "token-1", "last_server_seq": seen }, "context": screen() })
+}
+
+#[test]
+fn vip_073_the_token_with_which_a_client_comes_back_is_good_once() {
+    let mut stage = Stage::new(|_, _| {});
+    let connected = stage.one("session.connected");
+    assert_eq!(connected["data"]["resumed"], false);
+    let token = connected["data"]["resume_token"].as_str().unwrap().to_owned();
+    assert!(token.len() >= 22, "at least 128 bits");
+    let record = json!(stage.recorded()).to_string();
+    assert!(!record.contains(&token), "it is never put on record");
+    let digest =
+        stage.recorded().iter().find_map(|minute| minute["connected"]["resume"].as_str().map(str::to_owned));
+
+    let mut stage = left(|minutes| minutes.resume.clone_from(&digest));
+    let mut hello = back(40);
+    hello["resume"]["resume_token"] = token.as_str().into();
+    stage.hello(hello.clone());
+    let connected = stage.one("session.connected");
+    assert_eq!(connected["data"]["resumed"], true);
+    assert_ne!(connected["data"]["resume_token"], token, "another one for the next time");
+    let next =
+        stage.recorded().iter().find_map(|minute| minute["connected"]["resume"].as_str().map(str::to_owned));
+    assert_ne!(next, digest);
+    // Whoever has the old one has nothing.
+    let mut stage = left(|minutes| minutes.resume = next);
+    stage.hello(hello);
+    assert_eq!(stage.codes(), ["SES_RESUME_REJECTED"]);
+    assert_eq!(stage.closed.map(|close| close.code), Some(4410));
+}
+
+#[test]
+fn vip_072_nobody_comes_back_where_that_was_not_agreed() {
+    let mut stage = Stage::opened(|setup| {
+        setup.settings.resume_s = 0;
+        setup.minutes.opened = true;
+        setup.minutes.resume = Some("PwiqzhIu4jaEMsHKI6BJvGQLr78A_fM6UkKfOLoS2_k".to_owned());
+    });
+    stage.hello(back(1));
+    assert_eq!(stage.codes(), ["SES_RESUME_REJECTED"]);
+    let mut stage = Stage::new(|settings, _| settings.resume_s = 0);
+    assert_eq!(stage.one("session.connected")["data"]["resume_token"], Value::Null);
+}
+
+#[test]
+fn vip_078_a_session_that_is_over_is_not_taken_up() {
+    let mut stage = left(|minutes| minutes.ended = Some("user_hangup".to_owned()));
+    assert_eq!(stage.codes(), ["SES_TERMINATED"]);
+    assert_eq!(stage.closed.map(|close| close.code), Some(4410));
+}
+
+#[test]
+fn the_hello_names_the_version_and_the_session() {
+    for (member, value, code) in [
+        ("protocol_version", "0.2", "PROTO_VERSION"),
+        ("session_id", "vs_00000000000000000000000001", "SES_NOT_FOUND"),
+    ] {
+        let mut stage = Stage::opened(|_| {});
+        stage.hello(json!({ member: value }));
+        assert_eq!(stage.codes(), [code]);
+        assert!(stage.closed.is_some());
+        // Who was never let in ends nothing.
+        assert!(!stage.recorded().iter().any(|minute| minute.get("ended").is_some()));
+    }
+}
+
+#[test]
+fn vip_074_what_was_missed_is_told_again_and_nothing_twice() {
+    let mut stage = left(|_| {});
+    let told = json!({ "type": "response.done", "id": "s-39", "seq": 39, "ts": 0, "state_seq": 1,
+        "data": { "response_id": "r-1.1", "status": "complete" } });
+    let row = tables::EVENTS.columns.iter().map(|column| match column.name {
+        "event" => told.to_string().into(),
+        _ => 0i64.into(),
+    });
+    stage.rows = vec![row.collect()];
+    stage.hello(back(38));
+    let said = stage.said();
+    assert_eq!(said[0]["data"]["replay_from"], 39);
+    assert_eq!((&said[0]["seq"], &said[1]["seq"], &said[2]["seq"]), (&json!(41), &json!(39), &json!(42)));
+    let bounds: Vec<(Comparison, Cell)> = stage.looked[0]
+        .conditions
+        .iter()
+        .filter(|condition| condition.column == "seq")
+        .map(|condition| (condition.is, condition.value.clone()))
+        .collect();
+    assert_eq!(bounds, [(Comparison::Above, Cell::Integer(38)), (Comparison::Below, Cell::Integer(41))]);
+
+    // Who has seen everything is told nothing again.
+    let mut stage = left(|_| {});
+    stage.hello(back(40));
+    assert_eq!((stage.said()[0]["data"]["replay_from"].clone(), stage.looked.len()), (Value::Null, 0));
+    // Numbers go on behind those that the client has seen, even if nobody else has.
+    let mut stage = left(|_| {});
+    stage.hello(back(50));
+    assert_eq!(stage.said()[0]["seq"], 51);
+    let mut stage = left(|_| {});
+    stage.send("session.ping", None, json!({ "nonce": "n" }));
+    assert_eq!(stage.one("error.recoverable")["seq"], 41, "even before the hello");
+    // The oldest are left out where there are too many.
+    let mut stage = left(|minutes| minutes.sent = 1_000);
+    stage.hello(back(1));
+    assert_eq!(stage.said()[0]["data"]["replay_from"], 501);
+}
+
+#[test]
+fn what_the_app_has_not_done_by_now_is_given_up_and_what_it_has_counts() {
+    let asked = |invocation: &str, call: &str| Asked {
+        invocation: invocation.to_owned(),
+        turn: "turn-1".to_owned(),
+        call: call.to_owned(),
+        action: "lamp.on".to_owned(),
+        response: "r-3.1".to_owned(),
+        parameters: json!({}),
+    };
+    let mut stage = left(|minutes| {
+        for (invocation, call) in [("i-3.1", "call-1"), ("i-3.2", "call-2")] {
+            minutes.asked.insert(call.to_owned(), asked(invocation, call));
+        }
+        minutes.response = Some("r-3.1".to_owned());
+    });
+    let mut hello = back(40);
+    hello["resume"]["pending_results"] = json!([{ "invocation_id": "i-3.2", "action_id": "lamp.on",
+        "status": "success", "event": "action.success", "executed": true, "duration_ms": 1 }]);
+    stage.hello(hello);
+    assert!(stage.told("call-2").unwrap().is_ok());
+    assert_eq!(stage.told("call-1"), Some(Err("ACT_CANCELLED".to_owned())));
+    // And the response that was under way has its end (VIP-070).
+    let done = stage.one("response.done");
+    assert_eq!(
+        (&done["data"]["response_id"], &done["data"]["status"]),
+        (&json!("r-3.1"), &json!("incomplete"))
+    );
+}
+
+#[test]
+fn vip_081_the_introduction_is_given_on_the_first_visit_and_never_again() {
+    let introduced = |activate_on: &str, first: bool| {
+        let mut stage = Stage::new(|settings, _| {
+            settings.activate_on = activate_on.to_owned();
+            settings.first_visit = first;
+        });
+        kinds(&stage.said()).contains(&"server.announce")
+    };
+    assert!(introduced("first_visit", true) && introduced("connect", false));
+    assert!(!introduced("first_visit", false) && !introduced("manual", true));
+    let mut stage = Stage::opened(|setup| {
+        setup.settings.activate_on = "connect".to_owned();
+        setup.minutes.opened = true;
+        setup.minutes.resume = Some("PwiqzhIu4jaEMsHKI6BJvGQLr78A_fM6UkKfOLoS2_k".to_owned());
+    });
+    stage.hello(back(0));
+    stage.pass(10_000);
+    let said = stage.said();
+    assert!(kinds(&said).contains(&"server.ready") && !kinds(&said).contains(&"server.announce"));
+}
+
+#[test]
+fn what_was_answered_meanwhile_is_told_unless_the_user_goes_on() {
+    let mut stage = left(|minutes| minutes.unsaid = Some("It is done.".to_owned()));
+    stage.hello(back(40));
+    stage.said();
+    stage.pass(2_999);
+    assert!(stage.said().is_empty());
+    stage.pass(1);
+    let told = stage.one("server.announce");
+    assert_eq!(
+        (&told["data"]["reason"], &told["data"]["content"]),
+        (&json!("follow_up"), &json!("It is done."))
+    );
+    let mut stage = left(|minutes| minutes.unsaid = Some("It is done.".to_owned()));
+    stage.hello(back(40));
+    stage.type_in("t-2", "something else");
+    stage.end_turn(TurnEnd::complete());
+    stage.said();
+    stage.pass(10_000);
+    assert!(!kinds(&stage.said()).contains(&"server.announce"));
+}
+
+#[test]
+fn a_client_that_begins_anew_does_not_wait_for_what_was_before() {
+    let orphan = TurnId::from("turn-of-before");
+    let begun = |stage: &mut Stage| {
+        let mut accepted = accepted(&TurnId::from("turn-of-before"));
+        if let Event::TurnAccepted { origin, .. } = &mut accepted {
+            origin.attachment = Some(stage.connection.attachment.clone());
+        }
+        stage.commit(accepted);
+    };
+    let mut stage = left(|_| {});
+    begun(&mut stage);
+    stage.hello(json!({ "context": screen() }));
+    assert_eq!(stage.stopped(), std::slice::from_ref(&orphan));
+    // Who comes back does, until there is something else to answer.
+    let mut stage = left(|_| {});
+    begun(&mut stage);
+    stage.hello(back(40));
+    assert!(stage.stopped().is_empty());
+    stage.type_in("t-2", "something else");
+    assert_eq!(stage.stopped(), [orphan]);
+}
+
+#[test]
+fn vip_075_the_newest_transport_has_the_session() {
+    let opened = |transport: u32| Event::Recorded {
+        chronicle: CHRONICLE.into(),
+        by: PrincipalId::from("ann"),
+        record: Box::new(json!([Minute::Opened { transport }])),
+    };
+    let mut stage = left(|_| {});
+    assert_eq!(stage.recorded(), [json!(Minute::Opened { transport: 4 })]);
+    stage.hello(back(40));
+    stage.said();
+    stage.commit(opened(4));
+    assert_eq!(stage.closed, None, "that is this one");
+    stage.commit(opened(5));
+    assert_eq!(stage.codes(), ["SES_REPLACED"]);
+    assert_eq!(stage.closed.map(|close| close.code), Some(4409));
+    // Whatever it was saying, the newer one speaks now.
+    let mut speaking = Stage::new(|settings, _| settings.activate_on = "connect".to_owned());
+    let response = speaking.response();
+    speaking.commit(opened(2));
+    assert!(speaking.voice.contains(&VoiceOp::Hush { response }));
+    let attached = |generation: u32| Event::AttachmentOpened {
+        attachment: format!("{SESSION}.app").as_str().into(),
+        generation,
+        principal: PrincipalId::from("ann"),
+        secret: None,
+        window_ms: 60_000,
+    };
+    let mut other = left(|_| {});
+    other.hello(back(40));
+    other.commit(attached(1));
+    assert_eq!(other.closed, None, "that is this one, too");
+    other.commit(attached(2));
+    assert_eq!(other.closed.map(|close| close.code), Some(4409));
+    // The session is another's now, and nothing of it is touched.
+    let touched = |op: &Op| matches!(op, Op::Detach { .. } | Op::CloseAttachment { .. });
+    assert!(!stage.ops.iter().any(touched));
+}
+
+#[test]
+fn a_lost_transport_leaves_the_session_waiting_and_a_hang_up_ends_it() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.feed(Input::Closed(CloseReason::TransportLost));
+    assert!(stage.ops.iter().any(|op| matches!(op, Op::Detach { .. })));
+    assert!(!stage.recorded().iter().any(|minute| minute.get("ended").is_some()));
+    let mut stage = Stage::new(|_, _| {});
+    stage.said();
+    stage.send("session.close", None, json!({ "reason": "user_hangup" }));
+    assert_eq!(kinds(&stage.said()), ["state.changed", "session.terminated"]);
+    assert_eq!(stage.closed.map(|close| close.code), Some(1000));
+    assert!(stage.ops.iter().any(|op| matches!(op, Op::CloseAttachment { .. })));
+    assert!(stage.recorded().iter().any(|minute| minute["ended"]["reason"] == "user_hangup"));
+}
+
+#[test]
+fn only_an_order_to_hang_up_hangs_up() {
+    for (text, over) in [("Hang up!", true), ("please do not hang up the picture", false)] {
+        let mut stage = Stage::new(|_, _| {});
+        stage.said();
+        stage.type_in("t-1", text);
+        assert_eq!(kinds(&stage.said()).contains(&"session.terminated"), over, "{text}");
+        assert_eq!(stage.turn.is_none(), over);
+    }
+}
+
+#[test]
+fn nothing_is_said_that_is_not_on_record() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.said();
+    let ask = json!({ "type": "input.start", "id": "c-3", "seq": 3, "ts": 0, "state_seq": 1, "turn_id": "t-1",
+        "data": { "trigger": "ptt", "stream_id": 1 } });
+    stage.connection.handle_input(Input::Frame(Frame::Text(ask.to_string())), stage.now).unwrap();
+    let mut recording = None;
+    loop {
+        match stage.connection.poll_output() {
+            Output::Submit(request, _, Op::Record { .. }) => recording = Some(request),
+            Output::Send(frame) => panic!("too early: {frame:?}"),
+            Output::Idle { .. } => break,
+            _ => {}
+        }
+    }
+    stage.feed(Input::Done(recording.expect("a batch"), Reply::Applied { head: Position::default() }));
+    assert_eq!(kinds(&stage.said()), ["state.changed"]);
+}
+
+#[test]
+fn a_transport_is_closed_after_its_last_word() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.said();
+    let close = json!({ "type": "session.close", "id": "c-3", "seq": 3, "ts": 0, "state_seq": 1,
+        "data": { "reason": "app" } });
+    stage.connection.handle_input(Input::Frame(Frame::Text(close.to_string())), stage.now).unwrap();
+    let mut recordings = Vec::new();
+    loop {
+        match stage.connection.poll_output() {
+            Output::Submit(request, _, Op::Record { .. }) => recordings.push(request),
+            Output::Close(close) => panic!("too early: {close:?}"),
+            Output::Idle { .. } => break,
+            _ => {}
+        }
+    }
+    for request in recordings {
+        stage.feed(Input::Done(request, Reply::Applied { head: Position::default() }));
+    }
+    assert_eq!(kinds(&stage.said()).last(), Some(&"session.terminated"));
+    assert!(stage.closed.is_some());
+}
+
+#[test]
+fn a_credential_of_a_provider_opens_one_session() {
+    for (used, code) in [(0i64, None), (1i64, Some("AUTH_TOKEN_REPLAYED"))] {
+        let mut stage = Stage::opened(|_| {});
+        stage.connection.phase = Phase::Opening;
+        stage.rows = vec![vec![used.into()]];
+        stage.connection.found("vs_00000000000000000000000009");
+        stage.drain();
+        assert_eq!(stage.codes().first().map(String::as_str), code);
+        assert_eq!(stage.ops.iter().any(|op| matches!(op, Op::Open { .. })), code.is_none());
+    }
+}
+
+#[test]
+fn what_is_under_way_ends_with_the_session() {
+    let mut stage = Stage::new(|settings, _| settings.activate_on = "connect".to_owned());
+    let response = stage.response();
+    stage.said();
+    stage.send("session.close", None, json!({ "reason": "app" }));
+    assert_eq!(stage.one("response.done")["data"]["status"], "incomplete");
+    assert!(stage.voice.contains(&VoiceOp::Hush { response }));
+    let mut stage = Stage::new(|_, _| {});
+    stage.type_in("t-1", "switch the lamp on");
+    stage.call("call-1", "lamp.on", json!({}), Value::Null);
+    stage.said();
+    stage.send("session.close", None, json!({ "reason": "app" }));
+    assert_eq!(stage.one("action.cancel")["data"]["reason"], "shutdown");
+}
