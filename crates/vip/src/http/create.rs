@@ -59,35 +59,28 @@ impl Exchange {
     fn with_key(&mut self, draft: Draft, digest: [u8; 32]) {
         if let Some(key) = &draft.key {
             match self.recent.ask(&draft.vouched.own, key, digest, self.now) {
-                Repetition::New => {}
+                Repetition::New => self.reserved = Some((draft.vouched.own.clone(), key.clone())),
                 Repetition::Answered(answer) => return self.answer_with(201, "no-store", answer),
                 Repetition::Conflict => return self.refuse(&Fault::new(Code::SesIdempotencyConflict)),
             }
         }
         if draft.vouched.replayed {
-            return self.give_up(&draft, &Fault::new(Code::AuthTokenReplayed));
+            return self.refuse(&Fault::new(Code::AuthTokenReplayed));
         }
         let Some(token) = draft.token.clone() else { return self.check(draft) };
         let errand =
             Errand::Vouch { token: Some(token), development: draft.request.development, redeem: true };
         self.send_out(&errand, move |exchange, vouched: Vouched| {
             if vouched.replayed {
-                return exchange.give_up(&draft, &Fault::new(Code::AuthTokenReplayed));
+                return exchange.refuse(&Fault::new(Code::AuthTokenReplayed));
             }
             exchange.check(draft);
         });
     }
 
-    fn give_up(&mut self, draft: &Draft, fault: &Fault) {
-        if let Some(key) = &draft.key {
-            self.recent.answered(&draft.vouched.own, key, None);
-        }
-        self.refuse(fault);
-    }
-
     fn check(&mut self, draft: Draft) {
         match self.agree(&draft) {
-            Err(fault) => self.give_up(&draft, &fault),
+            Err(fault) => self.refuse(&fault),
             Ok((settings, provider)) => {
                 let lookup = Lookup {
                     table: tables::SESSIONS.name,
@@ -106,7 +99,7 @@ impl Exchange {
                     // Whoever tries things out shares one name with everybody else who does.
                     let counted = draft.vouched.iss.is_some();
                     if counted && sessions >= exchange.limits.sessions as usize {
-                        return exchange.give_up(&draft, &Fault::new(Code::SesQuota));
+                        return exchange.refuse(&Fault::new(Code::SesQuota));
                     }
                     exchange.mint_and_open(draft, settings, provider);
                 });
@@ -298,8 +291,8 @@ impl Exchange {
             let (session_token, expires_at) = exchange.issue(&settings, &session, &draft.vouched.own);
             let body = exchange.created(&draft, &settings, &session, &session_token, expires_at, provider);
             let body = body.to_string();
-            if let Some(key) = &draft.key {
-                exchange.recent.answered(&draft.vouched.own, key, Some(body.clone()));
+            if let Some((who, key)) = exchange.reserved.take() {
+                exchange.recent.answered(&who, &key, Some(body.clone()));
             }
             exchange.answer_with(201, "no-store", body);
         });

@@ -31,6 +31,8 @@ pub(super) struct Exchange {
     pub(super) request: OpeningRequest,
     pub(super) known: Option<(SessionClaims, SessionRecord)>,
     pub(super) now: Timestamp,
+    /// By whom, and under which key, an answer is expected that others have to wait for.
+    pub(super) reserved: Option<(String, String)>,
     asked: Asked<Then>,
     out: VecDeque<Output>,
 }
@@ -55,6 +57,7 @@ impl Exchange {
             request,
             known,
             now,
+            reserved: None,
             asked: Asked::default(),
             out: VecDeque::new(),
         }
@@ -167,6 +170,10 @@ impl Exchange {
     }
 
     pub(super) fn refuse(&mut self, fault: &Fault) {
+        // Whatever went wrong, the same may be asked again.
+        if let Some((who, key)) = self.reserved.take() {
+            self.recent.answered(&who, &key, None);
+        }
         let status = fault.code.http().unwrap_or(400);
         let mut headers = headers_of(status, fault);
         headers.push(("content-type", JSON.to_owned()));

@@ -14,6 +14,8 @@ mod exchange;
 mod recent;
 mod request;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use recent::Recent;
 

@@ -143,6 +143,16 @@ mod tests {
     }
 
     #[test]
+    fn there_is_an_end_to_what_is_remembered() {
+        let recent = Recent::default();
+        for key in 0..=MOST_ANSWERS {
+            assert_eq!(recent.ask("ann", &key.to_string(), [1; 32], at(0)), Repetition::New);
+        }
+        assert_eq!(recent.ask("ann", "1", [2; 32], at(0)), Repetition::Conflict);
+        assert_eq!(recent.ask("ann", "0", [2; 32], at(0)), Repetition::New, "the oldest goes first");
+    }
+
+    #[test]
     fn a_refusal_is_not_remembered() {
         let recent = Recent::default();
         assert_eq!(recent.ask("ann", "k", [1; 32], at(0)), Repetition::New);
