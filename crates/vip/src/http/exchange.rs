@@ -170,16 +170,20 @@ impl Exchange {
     }
 
     pub(super) fn refuse(&mut self, fault: &Fault) {
-        // Whatever went wrong, the same may be asked again.
-        if let Some((who, key)) = self.reserved.take() {
-            self.recent.answered(&who, &key, None);
-        }
+        self.release();
         let status = fault.code.http().unwrap_or(400);
         let mut headers = headers_of(status, fault);
         headers.push(("content-type", JSON.to_owned()));
         headers.push(("cache-control", "no-store".to_owned()));
         let body = fault.http_body(&self.request.id);
         self.say(status, headers, body.into());
+    }
+
+    /// Whatever went wrong, the same may be asked again.
+    fn release(&mut self) {
+        if let Some((who, key)) = self.reserved.take() {
+            self.recent.answered(&who, &key, None);
+        }
     }
 
     pub(super) fn answer(&mut self, status: u16, body: &Value) {
@@ -226,7 +230,10 @@ impl Connection for Exchange {
                     then(self, Err(reject));
                 }
             }
-            Input::Closed(_) => self.out.push_back(Output::Close(DONE)),
+            Input::Closed(_) => {
+                self.release();
+                self.out.push_back(Output::Close(DONE));
+            }
             Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_))
             | Input::Committed(..)
             | Input::Signal(_)

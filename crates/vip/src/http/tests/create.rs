@@ -126,6 +126,9 @@ fn vip_013_a_repetition_is_answered_as_before_unless_it_was_refused() {
     let (status, body) = again(&mut desk, &internal);
     assert_eq!((status, &body["error"]["code"]), (502, &json!("PROV_CREDENTIAL")));
     desk.errand = json!({ "value": "secret", "expires_at": 1_160 });
+    desk.hangs_up = true;
+    assert_eq!(again(&mut desk, &internal), (0, Value::Null), "nobody waits for it");
+    desk.hangs_up = false;
     let (status, first) = again(&mut desk, &internal);
     assert_eq!((status, desk.opened), (201, 1));
     desk.vouched.replayed = true;

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 use switchboard_core::{
-    AgentId, Errand as Ran, Found, Frame, Input, OpeningRequest, Output, Pii, Position, Principal,
-    Protocol as _, Refusal, Reply, Seed, Timestamp, Upgrade,
+    AgentId, CloseReason, Errand as Ran, Found, Frame, Input, OpeningRequest, Output, Pii, Position,
+    Principal, Protocol as _, Refusal, Reply, Seed, Timestamp, Upgrade,
 };
 
 use crate::errand::Vouched;
@@ -30,6 +30,8 @@ struct Desk {
     errand: Value,
     /// Whether somebody else uses the token up in the meantime.
     overtaken: bool,
+    /// Whether the client is gone before its sessions are counted.
+    hangs_up: bool,
     /// What is known of sessions, and of the history of one.
     rows: Vec<Found>,
     history: Vec<Found>,
@@ -62,6 +64,7 @@ fn desk(change: impl FnOnce(&mut Service)) -> Desk {
         },
         errand: json!({ "failed": "PROV_CREDENTIAL", "message": "no" }),
         overtaken: false,
+        hangs_up: false,
         rows: Vec::new(),
         history: Vec::new(),
         redeemed: 0,
@@ -151,6 +154,7 @@ impl Desk {
             connection.handle_input(input, self.now).unwrap();
             input = loop {
                 match connection.poll_output() {
+                    Output::Look(..) if self.hangs_up => break Input::Closed(CloseReason::TransportLost),
                     Output::Errand(request, errand) => break Input::Done(request, self.run(&errand.0)),
                     Output::Look(request, lookup) => {
                         let history = lookup.table == tables::HISTORY.name;
