@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use switchboard_core::{Cell, Found};
+use switchboard_core::model::{Origin, TurnRequest};
+use switchboard_core::{Cell, Event, Found, Timestamp, TurnId};
 
 use crate::audio::Format;
 use crate::message::TurnDetection;
@@ -94,6 +95,27 @@ pub(crate) fn row(settings: &Settings, columns: &[(&str, Cell)]) -> Found {
         own.map_or(Cell::Null, |(_, cell)| cell.clone())
     };
     tables::SESSIONS.columns.iter().map(|column| cell(column.name)).collect()
+}
+
+/// A turn of Ann's that came through a protocol.
+pub(crate) fn accepted(turn: &TurnId, protocol: &str) -> Event {
+    Event::TurnAccepted {
+        turn: turn.clone(),
+        request: Box::new(TurnRequest::Chat { parts: Vec::new() }),
+        agent: "butler".into(),
+        device: None,
+        origin: Box::new(Origin::new("ann".into(), protocol)),
+        serial: false,
+        once: false,
+        setting: None,
+        deadline: Timestamp::NEVER,
+        parent: None,
+        names: None,
+        recall: None,
+        workspace: None,
+        key: None,
+        meta: Box::new(Value::Null),
+    }
 }
 
 /// What it is called.

@@ -1,9 +1,10 @@
 //! What the minutes hold of turns and responses.
 
-use switchboard_core::model::{Origin, TurnEnd, TurnRequest};
+use switchboard_core::model::TurnEnd;
 use switchboard_core::{Position, PrincipalId};
 
 use super::*;
+use crate::samples;
 
 fn take(minutes: &mut Minutes, event: Event) -> Vec<Value> {
     let at = Timestamp::from_millis(1_000);
@@ -18,32 +19,7 @@ fn take(minutes: &mut Minutes, event: Event) -> Vec<Value> {
 /// A turn from its beginning to its end, and what the history holds of it.
 fn turn(minutes: &mut Minutes, turn: &str, protocol: &str, end: TurnEnd) -> Vec<Value> {
     let turn = TurnId::from(turn);
-    let origin = Origin {
-        principal: PrincipalId::from("ann"),
-        protocol: protocol.to_owned(),
-        attachment: None,
-        handle: None,
-        bound: false,
-        options: Value::Null,
-    };
-    let accepted = Event::TurnAccepted {
-        turn: turn.clone(),
-        request: Box::new(TurnRequest::Chat { parts: Vec::new() }),
-        agent: "butler".into(),
-        device: None,
-        origin: Box::new(origin),
-        serial: false,
-        once: false,
-        setting: None,
-        deadline: Timestamp::NEVER,
-        parent: None,
-        names: None,
-        recall: None,
-        workspace: None,
-        key: None,
-        meta: Box::new(Value::Null),
-    };
-    take(minutes, accepted);
+    take(minutes, samples::accepted(&turn, protocol));
     for text in ["Half a ", "word."] {
         take(minutes, Event::TurnOutput { turn: turn.clone(), output: Output::Text(text.to_owned()) });
     }

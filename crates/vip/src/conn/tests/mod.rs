@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_core::model::{
-    self, Call, CallEnd, CallKind, Executor, Origin, Standing, TurnEnd, TurnOutcome, TurnRequest,
-};
+use switchboard_core::model::{self, Call, CallEnd, CallKind, Executor, Standing, TurnEnd, TurnOutcome};
 use switchboard_core::{
     AgentId, AttachmentView, CallId, Chronicle as _, Close, Committed, Connection as _, Event, Found, Frame,
     Input, Lookup, Op, Opening, OpeningRequest, Output, Position, Principal, Reply, RequestId, Seed,
@@ -406,32 +404,4 @@ fn packet(response: u64, offset_ms: u64) -> VoiceEvent {
 
 fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["type"].as_str()).collect()
-}
-
-/// A turn of somebody else.
-fn accepted(turn: &TurnId) -> Event {
-    Event::TurnAccepted {
-        turn: turn.clone(),
-        request: Box::new(TurnRequest::Chat { parts: Vec::new() }),
-        agent: "butler".into(),
-        device: None,
-        origin: Box::new(Origin {
-            principal: "ann".into(),
-            protocol: "asp".to_owned(),
-            attachment: None,
-            handle: None,
-            bound: false,
-            options: Value::Null,
-        }),
-        serial: false,
-        once: false,
-        setting: None,
-        deadline: Timestamp::NEVER,
-        parent: None,
-        names: None,
-        recall: None,
-        workspace: None,
-        key: None,
-        meta: Box::new(Value::Null),
-    }
 }

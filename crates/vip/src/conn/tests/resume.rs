@@ -204,7 +204,7 @@ fn what_was_answered_meanwhile_is_told_unless_the_user_goes_on() {
 fn a_client_that_begins_anew_does_not_wait_for_what_was_before() {
     let orphan = TurnId::from("turn-of-before");
     let begun = |stage: &mut Stage| {
-        let mut accepted = accepted(&TurnId::from("turn-of-before"));
+        let mut accepted = samples::accepted(&TurnId::from("turn-of-before"), "asp");
         if let Event::TurnAccepted { origin, .. } = &mut accepted {
             origin.attachment = Some(stage.connection.attachment.clone());
         }

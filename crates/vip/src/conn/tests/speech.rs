@@ -56,7 +56,7 @@ fn what_others_are_answered_is_announced_once_it_is_complete() {
         [("stopped", TurnEnd::new(TurnOutcome::Interrupted { abandoned: false })), ("t", TurnEnd::complete())]
     {
         let turn = TurnId::from(name);
-        stage.commit(accepted(&turn));
+        stage.commit(samples::accepted(&turn, "asp"));
         stage.commit(said(&turn, "Half a "));
         stage.commit(said(&turn, "word."));
         stage.said();
@@ -337,7 +337,7 @@ fn there_is_an_end_to_what_is_followed_of_others() {
     let mut stage = Stage::new(|_, _| {});
     let turns: Vec<TurnId> = (0..65).map(|number| TurnId::from(format!("turn-{number}").as_str())).collect();
     for turn in &turns {
-        stage.commit(accepted(turn));
+        stage.commit(samples::accepted(turn, "asp"));
     }
     stage.said();
     for turn in [&turns[64], &turns[63]] {
@@ -381,7 +381,7 @@ fn announcements_wait_for_their_turn_and_only_the_latest_do() {
     stage.take_floor("t-1");
     for number in 0..9 {
         let turn = TurnId::from(format!("turn-{number}").as_str());
-        stage.commit(accepted(&turn));
+        stage.commit(samples::accepted(&turn, "asp"));
         let output = model::Output::Text(format!("News {number}."));
         stage.commit(Event::TurnOutput { turn: turn.clone(), output });
         stage.commit(Event::TurnEnded { turn, end: Box::new(TurnEnd::complete()) });
