@@ -14,7 +14,7 @@ use switchboard_core::{
     Order, PrincipalId, Question, Record, SessionId, Table, Timestamp, TurnId, Within,
 };
 
-use crate::map::{self, Names, PROTOCOL, Seen};
+use crate::map::{Course, Names, PROTOCOL, Seen};
 use crate::message::ServerMessage;
 
 /// The name of the ledger in events.
@@ -78,13 +78,12 @@ impl fmt::Debug for TaskResult {
 
 /// Asks for the last result of a task of this name that the asker may read, if it is younger than a moment.
 pub(crate) fn last_result(task_name: &str, after: Timestamp) -> Lookup {
-    let after = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
     Lookup {
         table: RESULTS.name,
         within: Within::Addressed(READER),
         conditions: vec![
             Condition { column: TASK_NAME, is: Comparison::Equal, value: task_name.into() },
-            Condition { column: ENDED_AT, is: Comparison::Above, value: after.into() },
+            Condition { column: ENDED_AT, is: Comparison::Above, value: micros(after) },
         ],
         question: Question::Rows(vec![(ENDED_AT, Order::Falling)]),
         limit: 1,
@@ -109,11 +108,7 @@ struct Ledger {
 struct Task {
     reader: PrincipalId,
     task_name: String,
-    request: String,
-    /// The answer so far, for agents that answer in words.
-    text: String,
-    /// Why it is being stopped.
-    reason: Option<String>,
+    course: Course,
 }
 
 impl Chronicle for Ledger {
@@ -125,27 +120,24 @@ impl Chronicle for Ledger {
                 {
                     let named = origin.options.get(READER).and_then(Value::as_str);
                     let reader = named.map_or_else(|| origin.principal.clone(), PrincipalId::from);
-                    let (text, reason) = (String::new(), None);
-                    let task = Task { reader, task_name, request: request.text(), text, reason };
+                    let task = Task { reader, task_name, course: Course::new(request.text()) };
                     self.tasks.insert(turn.clone(), task);
                 }
             }
             Seen::Text(turn, text) => {
                 if let Some(task) = self.tasks.get_mut(turn) {
-                    task.text.push_str(text);
+                    task.course.say(text);
                 }
             }
             Seen::Stopped(turn, reason) => {
                 if let Some(task) = self.tasks.get_mut(turn) {
-                    task.reason = reason.map(str::to_owned);
+                    task.course.stop(reason);
                 }
             }
             Seen::Ended(turn, end) => {
                 let Some(task) = self.tasks.remove(turn) else { return Vec::new() };
-                let names = Names::canonical(&self.session);
-                let Task { reader, task_name, request, text, reason } = task;
-                let told = map::task_end(turn, &names, &request, &text, reason.as_deref(), end);
-                let ended_at = i64::try_from(committed.at.as_micros()).unwrap_or(i64::MAX);
+                let Task { reader, task_name, course } = task;
+                let told = course.end(turn, &Names::canonical(&self.session), end);
                 return vec![Record {
                     table: RESULTS.name,
                     change: Change::Put,
@@ -154,7 +146,7 @@ impl Chronicle for Ledger {
                         ("turn_id", turn.as_str().into()),
                         (READER, reader.as_str().into()),
                         (TASK_NAME, task_name.into()),
-                        (ENDED_AT, Cell::Integer(ended_at)),
+                        (ENDED_AT, micros(committed.at)),
                         (RESULT, result(&told).into()),
                     ],
                 }];
@@ -179,6 +171,11 @@ impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ledger").field("session", &self.session).finish_non_exhaustive()
     }
+}
+
+/// A moment as the table has it.
+fn micros(at: Timestamp) -> Cell {
+    Cell::Integer(i64::try_from(at.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// What the end of a task says came of it, as JSON.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use switchboard_core::model::{
     Call, CallEnd, CallError, CallKind, Executor, Failure, Finish, Origin, Output, TurnEnd, TurnOutcome,
@@ -205,34 +206,59 @@ fn object(detail: Map<String, Value>) -> Value {
     if detail.is_empty() { Value::Null } else { Value::Object(detail) }
 }
 
-/// The end of a task, the same for everybody who is told.
-pub fn task_end(
-    turn: &TurnId,
-    names: &Names,
-    request: &str,
-    text: &str,
-    reason: Option<&str>,
-    end: &TurnEnd,
-) -> ServerMessage {
-    let (status, error) = match &end.outcome {
-        TurnOutcome::Done(Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => {
-            (TaskStatus::Completed, None)
+/// What has become of a task so far, as far as its end tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Course {
+    /// What was asked for.
+    pub request: String,
+    /// The answer, for agents that answer in words.
+    text: String,
+    /// Why it is being stopped.
+    reason: Option<String>,
+}
+
+impl Course {
+    /// A task that has just been asked for.
+    pub const fn new(request: String) -> Self {
+        Self { request, text: String::new(), reason: None }
+    }
+
+    /// Takes in a piece of the answer.
+    pub fn say(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// The task is being stopped.
+    pub fn stop(&mut self, reason: Option<&str>) {
+        self.reason = reason.map(str::to_owned);
+    }
+
+    /// The end of the task, the same for everybody who is told.
+    pub fn end(&self, turn: &TurnId, names: &Names, end: &TurnEnd) -> ServerMessage {
+        let (status, error) = match &end.outcome {
+            TurnOutcome::Done(Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => {
+                (TaskStatus::Completed, None)
+            }
+            TurnOutcome::Failed(Failure { message, .. }) => (TaskStatus::Failed, Some(message.clone())),
+            TurnOutcome::Interrupted { .. } => {
+                (TaskStatus::Failed, Some(words::cancelled(self.reason.as_deref())))
+            }
+            TurnOutcome::Expired => (TaskStatus::Failed, Some(words::EXPIRED.to_owned())),
+        };
+        let result = match (&end.output, status) {
+            (Some(output), _) => Some(output.clone()),
+            (None, TaskStatus::Completed) => {
+                Some(Arc::new(json!([{ "request": self.request, "result": self.text }])))
+            }
+            (None, _) => None,
+        };
+        ServerMessage {
+            error: error.as_deref().map(bounded),
+            session_id: Some(names.session_id.clone()),
+            response_id: Some(id_for(turn.as_str(), 0)),
+            result,
+            ..ServerMessage::new(ServerMessageType::TaskEnd, status)
         }
-        TurnOutcome::Failed(Failure { message, .. }) => (TaskStatus::Failed, Some(message.clone())),
-        TurnOutcome::Interrupted { .. } => (TaskStatus::Failed, Some(words::cancelled(reason))),
-        TurnOutcome::Expired => (TaskStatus::Failed, Some(words::EXPIRED.to_owned())),
-    };
-    let result = match (&end.output, status) {
-        (Some(output), _) => Some(output.clone()),
-        (None, TaskStatus::Completed) => Some(Arc::new(json!([{ "request": request, "result": text }]))),
-        (None, _) => None,
-    };
-    ServerMessage {
-        error: error.as_deref().map(bounded),
-        session_id: Some(names.session_id.clone()),
-        response_id: Some(id_for(turn.as_str(), 0)),
-        result,
-        ..ServerMessage::new(ServerMessageType::TaskEnd, status)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{AipConnection, Pending};
 use crate::error::{bounded, reject_words, words};
 use crate::fleet::Taken;
 use crate::ledger;
-use crate::map::{self, Names, PROTOCOL, Seen};
+use crate::map::{Course, Names, PROTOCOL, Seen};
 use crate::message::{ClientMessage, ClientType, ServerMessage, ServerMessageType, TaskStatus};
 use crate::validate;
 
@@ -33,10 +33,7 @@ pub(super) struct OwnTask {
     names: Names,
     turn: TurnId,
     session: SessionId,
-    request: String,
-    /// The answer so far, for agents that answer in words.
-    text: String,
-    reason: Option<String>,
+    course: Course,
     /// Who may read the result over HTTP.
     reader: PrincipalId,
     /// The session id that the client chose, if it did.
@@ -193,9 +190,7 @@ impl AipConnection {
             names,
             turn,
             session,
-            request,
-            text: String::new(),
-            reason: None,
+            course: Course::new(request),
             reader: dispatcher.unwrap_or_else(|| self.principal.id.clone()),
             chosen: message.session_id,
             request_id: message.request_id,
@@ -281,11 +276,10 @@ impl AipConnection {
         let (Seen::Text(turn, _) | Seen::Stopped(turn, _) | Seen::Ended(turn, _)) = seen else { return };
         let Some(task) = self.own.values_mut().find(|task| task.is(session, turn)) else { return };
         match seen {
-            Seen::Text(_, text) => task.text.push_str(text),
-            Seen::Stopped(_, reason) => task.reason = reason.map(str::to_owned),
+            Seen::Text(_, text) => task.course.say(text),
+            Seen::Stopped(_, reason) => task.course.stop(reason),
             Seen::Ended(turn, end) => {
-                let message =
-                    map::task_end(turn, &task.names, &task.request, &task.text, task.reason.as_deref(), end);
+                let message = task.course.end(turn, &task.names, end);
                 let session_id = task.names.session_id.clone();
                 self.forget_task(&session_id);
                 self.send(message);
@@ -335,8 +329,7 @@ impl AipConnection {
             let why = if leaving { words::LEAVING } else { words::OWNER_LOST };
             let end = TurnEnd::failed(FailureKind::Unreachable, why);
             if leaving {
-                let (names, request, text) = (&task.names, &task.request, &task.text);
-                self.send(map::task_end(&task.turn, names, request, text, None, &end));
+                self.send(task.course.end(&task.turn, &task.names, &end));
             }
             self.submit(&task.session, Op::Conclude { turn: task.turn, end }, Pending::Nothing);
         }

@@ -9,7 +9,7 @@ use switchboard_core::{CallId, Op, Position, SessionId, TurnId};
 
 use super::{AipConnection, Pending};
 use crate::error::words;
-use crate::map::{self, Names, Seen};
+use crate::map::{self, Course, Names, Seen};
 use crate::message::{ClientMessage, Outcome, ServerMessage, ServerMessageType, TaskStatus};
 use crate::validate;
 
@@ -27,9 +27,7 @@ pub(super) struct Work {
 #[derive(Debug)]
 struct WorkTurn {
     names: Names,
-    request: String,
-    text: String,
-    reason: Option<String>,
+    course: Course,
     /// Whether the turn is for this device, which is told when it ends.
     own: bool,
 }
@@ -83,9 +81,8 @@ impl AipConnection {
             Seen::Accepted { turn, device, origin, request } => {
                 if device == Some(&own) {
                     work.begun = true;
-                    let (names, request) = (Names::of(origin, session), request.text());
-                    let known = WorkTurn { names, request, text: String::new(), reason: None, own: true };
-                    work.turns.insert(turn.clone(), known);
+                    let (names, course) = (Names::of(origin, session), Course::new(request.text()));
+                    work.turns.insert(turn.clone(), WorkTurn { names, course, own: true });
                     self.announce(session, turn);
                 }
             }
@@ -94,9 +91,7 @@ impl AipConnection {
                     work.begun = true;
                     work.turns.entry(turn.clone()).or_insert_with(|| WorkTurn {
                         names: Names::canonical(session),
-                        request: String::new(),
-                        text: String::new(),
-                        reason: None,
+                        course: Course::new(String::new()),
                         own: false,
                     });
                     self.ask(session, turn, call);
@@ -104,7 +99,7 @@ impl AipConnection {
             }
             Seen::Text(turn, text) => {
                 if let Some(turn) = work.turns.get_mut(turn).filter(|turn| turn.own) {
-                    turn.text.push_str(text);
+                    turn.course.say(text);
                 }
             }
             Seen::Answered(turn, call) => {
@@ -114,7 +109,7 @@ impl AipConnection {
             Seen::Stopped(turn, reason) => {
                 work.drop_turn(turn);
                 if let Some(turn) = work.turns.get_mut(turn) {
-                    turn.reason = reason.map(str::to_owned);
+                    turn.course.stop(reason);
                 }
                 self.send_next(session);
             }
@@ -138,7 +133,7 @@ impl AipConnection {
         let Some(known) = self.work.get(session).and_then(|work| work.turns.get(turn)) else { return };
         let task = ServerMessage::new(ServerMessageType::Task, TaskStatus::Continue);
         let task = ServerMessage {
-            user_request: Some(known.request.clone()),
+            user_request: Some(known.course.request.clone()),
             session_id: Some(known.names.session_id.clone()),
             task_name: known.names.task_name.clone(),
             ..task
@@ -151,8 +146,7 @@ impl AipConnection {
         if !ended.own || self.turn_of(session, turn).is_some() {
             return;
         }
-        let WorkTurn { names, request, text, reason, .. } = ended;
-        self.send(map::task_end(turn, names, request, text, reason.as_deref(), end));
+        self.send(ended.course.end(turn, &ended.names, end));
     }
 
     fn ask(&mut self, session: &SessionId, turn: &TurnId, call: &Arc<Call>) {
