@@ -6,17 +6,18 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
+use serde::Deserialize;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Deserializer, Value};
+use serde_json::{Deserializer, Map, Value};
 use serde_path_to_error::Segment;
 use switchboard_core::{Seed, Timestamp, wide};
 
-use crate::message::{ClientMessage, ServerMessage, is_sheltered};
+use crate::message::{ClientMessage, ServerMessage, ToolType, Written, is_sheltered};
 
 /// A message that cannot be read. What it shows to the sender names the field and no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +74,59 @@ pub fn encode_confirmation(session_id: Option<&str>, timestamp: &str, response_i
     text.push_str(response_id);
     text.push_str(r#"","result":null}"#);
     text
+}
+
+/// What a message with commands says beside them.
+pub(crate) struct Commands<'a> {
+    pub(crate) agent_name: &'a str,
+    pub(crate) process_name: Option<&'a str>,
+    pub(crate) root_name: Option<&'a str>,
+    pub(crate) session_id: Option<&'a str>,
+    pub(crate) task_name: Option<&'a str>,
+    pub(crate) timestamp: &'a str,
+    pub(crate) response_id: &'a str,
+}
+
+/// One of its commands, in parts that somebody else has.
+pub(crate) struct CommandParts<'a> {
+    pub(crate) tool_name: &'a str,
+    pub(crate) parameters: Option<Cow<'a, Map<String, Value>>>,
+    pub(crate) tool_type: ToolType,
+    pub(crate) call_id: Cow<'a, str>,
+}
+
+/// Writes a message with commands, second in number to confirmations only, without a copy of anything.
+pub(crate) fn encode_commands<'a>(
+    message: &Commands<'_>,
+    commands: impl Iterator<Item = CommandParts<'a>>,
+) -> String {
+    let mut json = Vec::with_capacity(USUAL_MESSAGE);
+    put(
+        &mut json,
+        r#"{"type":"command","status":"continue","user_request":null,"agent_name":"#,
+        message.agent_name,
+    );
+    put(&mut json, r#","process_name":"#, &message.process_name);
+    put(&mut json, r#","root_name":"#, &message.root_name);
+    let mut before = r#","actions":[{"tool_name":"#;
+    for command in commands {
+        put(&mut json, before, command.tool_name);
+        put(&mut json, r#","parameters":"#, &command.parameters.as_deref());
+        put(&mut json, r#","tool_type":"#, &command.tool_type);
+        put(&mut json, r#","call_id":"#, &*command.call_id);
+        before = r#"},{"tool_name":"#;
+    }
+    put(&mut json, r#"}],"messages":null,"error":null,"session_id":"#, &message.session_id);
+    put(&mut json, r#","task_name":"#, &message.task_name);
+    put(&mut json, r#","timestamp":"#, message.timestamp);
+    put(&mut json, r#","response_id":"#, message.response_id);
+    json.extend_from_slice(br#","result":null}"#);
+    wide::restore(String::from_utf8(json).unwrap_or_default())
+}
+
+fn put<T: Written + ?Sized>(json: &mut Vec<u8>, name: &str, value: &T) {
+    json.extend_from_slice(name.as_bytes());
+    value.write(json);
 }
 
 /// The time as it is written: UTC, with microseconds where there are any.
@@ -143,10 +197,9 @@ fn digit(value: u64) -> char {
     u32::try_from(value).ok().and_then(|value| char::from_digit(value, 16)).unwrap_or('0')
 }
 
-fn written(message: &impl Serialize) -> String {
+fn written(message: &impl Written) -> String {
     let mut json = Vec::with_capacity(USUAL_MESSAGE);
-    // Every key is a string, and every number is finite.
-    let _ = serde_json::to_writer(&mut json, message);
+    message.write(&mut json);
     wide::restore(String::from_utf8(json).unwrap_or_default())
 }
 
@@ -223,9 +276,13 @@ fn refused(text: &str, reason: String) -> DecodeError {
     DecodeError { reason, session_id: ids.session_id, request_id: ids.request_id }
 }
 
-/// Whether nothing is nested too deep, in one pass over the bytes. Where the text is not JSON, the
+/// Whether nothing is nested too deep, in one pass over the bytes, and a quick one where there is hardly anything that
+/// could be nested. Where the text is not JSON, the
 /// count is right up to there, and nobody reads further.
 fn is_shallow(text: &str) -> bool {
+    if text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count() <= MAX_DEPTH {
+        return true;
+    }
     let mut bytes = text.bytes();
     let mut depth = 0_usize;
     while let Some(byte) = bytes.next() {
@@ -349,7 +406,7 @@ const MAX_WORD: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{ServerMessageType, TaskStatus};
+    use crate::message::{Command, ServerMessageType, TaskStatus};
 
     #[test]
     fn the_short_way_to_a_confirmation_leads_to_the_same_text() {
@@ -362,6 +419,53 @@ mod tests {
             };
             let short = encode_confirmation(session_id, "2025-11-06T10:30:00+00:00", "r1");
             assert_eq!(short, encode_server(&confirmation));
+        }
+    }
+
+    #[test]
+    fn the_short_way_to_commands_leads_to_the_same_text() {
+        let parameters: Map<String, Value> =
+            serde_json::from_str(&wide::shelter(r#"{"a":[1,"\"",null],"b":123456789012345678901234567890}"#))
+                .unwrap();
+        let all = [(Some(parameters), "ab\n"), (None, "")];
+        for (count, process_name) in [(1, None), (2, Some("p \"1\""))] {
+            let commands = all.get(..count).unwrap();
+            let command = ServerMessage {
+                agent_name: Some("HostAgent".into()),
+                process_name: process_name.map(str::to_owned),
+                root_name: Some("é".into()),
+                actions: Some(
+                    commands
+                        .iter()
+                        .map(|(parameters, name)| Command {
+                            tool_name: (*name).to_owned(),
+                            parameters: parameters.clone(),
+                            tool_type: ToolType::DataCollection,
+                            call_id: Some("c".into()),
+                        })
+                        .collect(),
+                ),
+                session_id: Some("s".into()),
+                timestamp: Some("2025-11-06T10:30:00+00:00".into()),
+                response_id: Some("r1".into()),
+                ..ServerMessage::new(ServerMessageType::Command, TaskStatus::Continue)
+            };
+            let message = Commands {
+                agent_name: "HostAgent",
+                process_name,
+                root_name: Some("é"),
+                session_id: Some("s"),
+                task_name: None,
+                timestamp: "2025-11-06T10:30:00+00:00",
+                response_id: "r1",
+            };
+            let parts = commands.iter().map(|(parameters, name)| CommandParts {
+                tool_name: name,
+                parameters: parameters.as_ref().map(Cow::Borrowed),
+                tool_type: ToolType::DataCollection,
+                call_id: "c".into(),
+            });
+            assert_eq!(encode_commands(&message, parts), encode_server(&command));
         }
     }
 

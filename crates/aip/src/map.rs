@@ -1,5 +1,6 @@
 //! The only seam between the protocol and the model (§15).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,11 +11,9 @@ use switchboard_core::model::{
 };
 use switchboard_core::{CallId, Callsign, Event, Seed, SessionId, TurnId};
 
-use crate::codec;
+use crate::codec::{self, CommandParts};
 use crate::error::{bounded, words};
-use crate::message::{
-    Command, Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus, ToolType,
-};
+use crate::message::{Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus, ToolType};
 
 /// The protocol's name in the log.
 pub const PROTOCOL: &str = "aip";
@@ -136,30 +135,43 @@ impl<'a> Seen<'a> {
 }
 
 /// A call as a command.
-pub fn command(call: &Call) -> Command {
-    let (tool_name, parameters) = match &call.kind {
-        CallKind::Tool { name, args } => (name.to_string(), Value::clone(args)),
-        CallKind::Question { text, schema } => ("ask".to_owned(), json!({ "text": text, "schema": schema })),
+pub(crate) fn command(call: &Call) -> CommandParts<'_> {
+    let option = |key: &str| call.options.get(key).and_then(Value::as_str);
+    let (name, parameters) = match &call.kind {
+        CallKind::Tool { name, args } => (name.as_str(), parameters(args)),
+        CallKind::Question { text, schema } => {
+            let asked = [("text", json!(text)), ("schema", json!(schema))];
+            let asked = asked.into_iter().map(|(key, value)| (key.to_owned(), value));
+            ("ask", Some(Cow::Owned(asked.collect())))
+        }
     };
-    let tool_type = match call.options.get("tool_type").and_then(Value::as_str) {
+    let tool_type = match option("tool_type") {
         Some("data_collection") => ToolType::DataCollection,
         _ => ToolType::Action,
     };
-    let tool_name = call.options.get("tool_name").and_then(Value::as_str).map_or(tool_name, str::to_owned);
-    let parameters = match parameters {
-        Value::Object(parameters) => Some(parameters),
+    CommandParts {
+        tool_name: option("tool_name").unwrap_or(name),
+        parameters,
+        tool_type,
+        call_id: call_id(call),
+    }
+}
+
+/// Arguments as a command has them: by name, or none at all.
+fn parameters(args: &Value) -> Option<Cow<'_, Map<String, Value>>> {
+    match args {
+        Value::Object(parameters) => Some(Cow::Borrowed(parameters)),
         Value::Null => None,
         other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            Some(Map::from_iter([("value".to_owned(), other)]))
+            Some(Cow::Owned(Map::from_iter([("value".to_owned(), other.clone())])))
         }
-    };
-    Command { tool_name, parameters, tool_type, call_id: Some(call_id(call)) }
+    }
 }
 
 /// What a call is called on the wire, where names are UUIDs (§3).
-pub fn call_id(call: &Call) -> String {
+pub fn call_id(call: &Call) -> Cow<'_, str> {
     let name = call.id.as_str();
-    if is_uuid(name) { name.to_owned() } else { id_for(name, 2) }
+    if is_uuid(name) { name.into() } else { id_for(name, 2).into() }
 }
 
 fn is_uuid(name: &str) -> bool {

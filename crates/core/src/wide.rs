@@ -73,13 +73,23 @@ pub fn restore(json: String) -> String {
 }
 
 /// Whether there are as many digits in a row as the shortest wide integer has: most texts are seen to
-/// hold none at little cost.
+/// hold none at little cost. So many in a row cannot lie between two places that are as far apart, so only those are
+/// looked at, and what is around them where there is a digit.
 fn has_many_digits(bytes: &[u8]) -> bool {
-    let mut run = 0;
-    bytes.iter().any(|byte| {
-        run = if byte.is_ascii_digit() { run + 1 } else { 0 };
-        run >= SHORTEST
-    })
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let mut at = SHORTEST - 1;
+    while let Some((before, after)) = bytes.split_at_checked(at) {
+        let Some((b'0'..=b'9', after)) = after.split_first() else {
+            at += SHORTEST;
+            continue;
+        };
+        let behind = after.iter().take_while(is_digit).count();
+        if before.iter().rev().take_while(is_digit).count() + 1 + behind >= SHORTEST {
+            return true;
+        }
+        at += behind + SHORTEST;
+    }
+    false
 }
 
 fn number_length(bytes: &[u8]) -> usize {
@@ -122,6 +132,20 @@ mod tests {
         ] {
             assert_eq!(round(json), json);
         }
+    }
+
+    #[test]
+    fn no_place_hides_many_digits() {
+        for (before, digits) in (0..60).flat_map(|before| (16..44).map(move |digits| (before, digits))) {
+            let short = format!("{}x", "1".repeat(SHORTEST - 1)).repeat(2);
+            for text in [
+                format!("{}{}{}", "x".repeat(before), "7".repeat(digits), "x".repeat(before % 7)),
+                format!("{}{short}{}", "x".repeat(before), "7".repeat(digits)),
+            ] {
+                assert_eq!(has_many_digits(text.as_bytes()), digits >= SHORTEST, "{text}");
+            }
+        }
+        assert!(!has_many_digits(b""));
     }
 
     #[test]

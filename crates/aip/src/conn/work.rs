@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
-use switchboard_core::{CallId, Op, Position, SessionId, TurnId};
+use switchboard_core::{CallId, Frame, Op, Output, Position, SessionId, TurnId};
 
 use super::{AipConnection, Pending};
+use crate::codec::{self, Commands};
 use crate::error::words;
 use crate::map::{self, Course, Names, Seen};
 use crate::message::{ClientMessage, Outcome, ServerMessage, ServerMessageType, TaskStatus};
@@ -177,26 +178,22 @@ impl AipConnection {
             return;
         }
         let Some(batch) = work.waiting.pop_front() else { return };
-        let option = |key: &str| {
-            let found = batch.calls.iter().find_map(|call| call.options.get(key).and_then(Value::as_str));
-            found.map(str::to_owned)
-        };
+        let option =
+            |key: &str| batch.calls.iter().find_map(|call| call.options.get(key).and_then(Value::as_str));
         let names = work.turns.get(&batch.turn).map(|turn| &turn.names);
         let platform = self.identity.as_ref().map_or("", |identity| identity.platform.as_str());
-        let agent_name = option("agent_name").unwrap_or_else(|| map::agent_name(platform).to_owned());
-        let command = ServerMessage::new(ServerMessageType::Command, TaskStatus::Continue);
-        let command = ServerMessage {
-            agent_name: Some(agent_name),
+        let message = Commands {
+            agent_name: option("agent_name").unwrap_or_else(|| map::agent_name(platform)),
             process_name: option("process_name"),
             root_name: option("root_name"),
-            actions: Some(batch.calls.iter().map(|call| map::command(call)).collect()),
-            session_id: names.map(|names| names.session_id.clone()),
-            task_name: names.and_then(|names| names.task_name.clone()),
-            response_id: Some(batch.response_id.clone()),
-            ..command
+            session_id: names.map(|names| names.session_id.as_str()),
+            task_name: names.and_then(|names| names.task_name.as_deref()),
+            timestamp: self.stamp.write(self.now),
+            response_id: &batch.response_id,
         };
+        let text = codec::encode_commands(&message, batch.calls.iter().map(|call| map::command(call)));
         work.outstanding = Some(batch);
-        self.send(command);
+        self.out.push_back(Output::Send(Frame::Text(text)));
     }
 
     /// The device has done what it was asked, or says why not. What answers nothing is dropped
@@ -288,7 +285,7 @@ fn ends(batch: &CommandBatch, outcomes: Vec<Outcome>) -> Vec<(CallId, CallEnd)> 
                 outcomes.get_mut(place)
             } else {
                 let wire = map::call_id(call);
-                let named = |outcome: &Outcome| outcome.call_id.as_deref() == Some(wire.as_str());
+                let named = |outcome: &Outcome| outcome.call_id.as_deref() == Some(&*wire);
                 outcomes.iter_mut().find(|outcome| outcome.as_ref().is_some_and(named))
             };
             let end = matching.and_then(Option::take).map_or_else(map::no_result, map::call_end);

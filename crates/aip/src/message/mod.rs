@@ -10,7 +10,7 @@ mod payload;
 mod words;
 
 pub use payload::{AppWindowControlInfo, ControlInfo, Rect, SystemInfo, ToolInfo, WindowInfo};
-pub(crate) use wire::is_sheltered;
+pub(crate) use wire::{Written, is_sheltered};
 pub use words::{ClientMessageType, ClientType, ResultStatus, ServerMessageType, TaskStatus, ToolType};
 
 wire_object! {
