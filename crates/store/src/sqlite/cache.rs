@@ -15,6 +15,8 @@ pub(super) struct Known {
     pub(super) head: Position,
     /// Its row as it is in the database.
     pub(super) summary: Option<Arc<SessionRow>>,
+    /// The group of appends in which it was last.
+    pub(super) group: u64,
 }
 
 /// Two generations of sessions: what was used since the younger began, and what before. When the
@@ -32,12 +34,16 @@ impl Heads {
         Self { capacity: capacity.max(2), younger: HashMap::new(), older: HashMap::new() }
     }
 
-    pub(super) fn insert(&mut self, session: SessionId, known: Known) {
-        if self.younger.len() >= self.capacity / 2 && !self.younger.contains_key(&session) {
+    pub(super) fn insert(&mut self, session: &SessionId, known: Known) {
+        if let Some(place) = self.younger.get_mut(session) {
+            *place = known;
+            return;
+        }
+        if self.younger.len() >= self.capacity / 2 {
             self.older = std::mem::take(&mut self.younger);
         }
-        self.older.remove(&session);
-        self.younger.insert(session, known);
+        self.older.remove(session);
+        self.younger.insert(session.clone(), known);
     }
 
     pub(super) fn get(&self, session: &SessionId) -> Option<&Known> {
@@ -68,17 +74,17 @@ mod tests {
     use super::*;
 
     fn known(stream: i64) -> Known {
-        Known { stream, head: Position::default(), summary: None }
+        Known { stream, head: Position::default(), summary: None, group: 0 }
     }
 
     #[test]
     fn it_is_bounded_and_keeps_what_is_used() {
         let mut heads = Heads::new(100);
         let busy = SessionId::from("busy");
-        heads.insert(busy.clone(), known(0));
+        heads.insert(&busy, known(0));
         for number in 1..1000 {
-            heads.insert(SessionId::new(number.to_string()), known(number));
-            heads.insert(busy.clone(), known(0));
+            heads.insert(&SessionId::new(number.to_string()), known(number));
+            heads.insert(&busy, known(0));
             assert!(heads.younger.len() + heads.older.len() <= 100);
             assert!(heads.get(&busy).is_some());
         }
@@ -91,7 +97,7 @@ mod tests {
         let mut heads = Heads::new(10_000);
         let session = |number: i64| SessionId::new(number.to_string());
         for number in 0..8_000 {
-            heads.insert(session(number), known(number));
+            heads.insert(&session(number), known(number));
         }
         for number in 0..8_000 {
             heads.remove(&session(number));
@@ -104,9 +110,9 @@ mod tests {
     fn the_newest_entry_wins() {
         let mut heads = Heads::new(2);
         let session = SessionId::from("s");
-        heads.insert(session.clone(), known(1));
-        heads.insert(SessionId::from("t"), known(2));
-        heads.insert(session.clone(), known(3));
+        heads.insert(&session, known(1));
+        heads.insert(&SessionId::from("t"), known(2));
+        heads.insert(&session, known(3));
         assert_eq!(heads.get(&session).map(|known| known.stream), Some(3));
     }
 }

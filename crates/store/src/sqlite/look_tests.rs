@@ -100,7 +100,7 @@ impl Chain {
         let fill = format!(
             "BEGIN;
              WITH RECURSIVE sessions_of(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM sessions_of WHERE n < {last})
-             INSERT INTO sessions SELECT n + 1, 's' || n, 'ann', 'echo', NULL, 1, 1, 1, n, 1, 0 FROM sessions_of;
+             INSERT INTO sessions SELECT n + 1, 's' || n, 'ann', 'echo', NULL, 1, 1, n, 1, 0 FROM sessions_of;
              WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows} - 1)
              INSERT INTO chain (session, name, before, number, body)
              SELECT 's' || (n % 10), 'm' || (n / 10), 'm' || (n / 10 - 1), n / 10, 'word' || (n / 10) FROM numbers;

@@ -307,7 +307,7 @@ impl Default for SqliteOptions {
             heads: 16_384,
             readers: 4,
             busy_timeout: Duration::from_secs(5),
-            cache_kib: 4 << 10,
+            cache_kib: 2 << 10,
             checkpoint_pages: 4096,
             max_pages: None,
         }

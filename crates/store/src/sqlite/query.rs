@@ -389,7 +389,8 @@ fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, rusqlite::Error> {
     unsigned(row, column).map(Timestamp::from_micros)
 }
 
-const SESSION_COLUMNS: &str = "session, owner, agent, name, epoch, head, opened_at, updated_at, turns, live";
+const SESSION_COLUMNS: &str = "session, owner, agent, name, epoch,
+    (SELECT max(last_seq) FROM log WHERE log.stream = sessions.stream), opened_at, updated_at, turns, live";
 const REQUEST_COLUMNS: &str = "principal, key, digest, session, turn, epoch, accepted, at";
 const DEVICE_COLUMNS: &str =
     "device, principal, session, protocol, platform, facts, profile, joined_at, reported_at, left_at";

@@ -250,8 +250,11 @@ fn damaged(path: &Path, error: rusqlite::Error) -> StoreError {
 }
 
 /// One file per version, in order.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_devices.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_initial.sql"),
+    include_str!("../../migrations/0002_devices.sql"),
+    include_str!("../../migrations/0003_heads.sql"),
+];
 /// What every log has, whatever chronicles it keeps besides.
 pub(super) const TABLES: &[&str] =
     &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests", "devices"];

@@ -1,6 +1,6 @@
 //! The statements of the writer, one function each. All of them are prepared once.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use switchboard_core::{Position, RequestRow, SessionId, SessionRow, Timestamp, TurnRow};
 
 use crate::log::StoreError;
@@ -29,22 +29,25 @@ pub(super) fn insert_stream(connection: &Connection, session: &SessionId) -> Res
     Ok(connection.last_insert_rowid())
 }
 
+/// For [`insert_batch`]: looked up once for all appends of a group.
+pub(super) fn inserting(connection: &Connection) -> Result<CachedStatement<'_>, StoreError> {
+    Ok(connection.prepare_cached(
+        "INSERT INTO log (stream, epoch, first_seq, last_seq, events) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?)
+}
+
 pub(super) fn insert_batch(
-    connection: &Connection,
+    inserting: &mut CachedStatement<'_>,
     stream: i64,
     append: &Prepared,
 ) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO log (stream, epoch, first_seq, last_seq, events) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(params![
-            stream,
-            append.last.epoch,
-            number(append.first),
-            number(append.last.seq),
-            append.events
-        ])?;
+    inserting.execute(params![
+        stream,
+        append.last.epoch,
+        number(append.first),
+        number(append.last.seq),
+        append.events
+    ])?;
     Ok(())
 }
 
@@ -60,43 +63,28 @@ pub(super) fn put_snapshot(
     Ok(())
 }
 
-/// Writes the row of a session; `known` is how it was written last. Between two turns little
-/// changes but the head, so that is the short way: while a turn is under way it touches no index.
+/// Writes the row of a session; `known` is how it was written last. While a turn is under way little changes but the
+/// head, which is no part of the row; and between two turns nothing by which sessions are found but its age.
 pub(super) fn put_session(
     connection: &Connection,
     stream: i64,
     row: &SessionRow,
     known: Option<&SessionRow>,
 ) -> Result<(), StoreError> {
-    let only_moved = known.is_some_and(|known| {
-        known.live == row.live
-            && known.epoch == row.epoch
-            && known.opened_at == row.opened_at
-            && known.owner == row.owner
-            && known.agent == row.agent
-            && known.name == row.name
-    });
-    if only_moved && known.is_some_and(|known| known.updated_at == row.updated_at && known.turns == row.turns)
-    {
+    if known.is_some_and(|known| is_same_but_for_age(known, row)) {
         connection
-            .prepare_cached("UPDATE sessions SET head = ?2 WHERE stream = ?1")?
-            .execute(params![stream, number(row.head)])?;
-        return Ok(());
-    }
-    if only_moved {
-        connection
-            .prepare_cached("UPDATE sessions SET head = ?2, updated_at = ?3, turns = ?4 WHERE stream = ?1")?
-            .execute(params![stream, number(row.head), time(row.updated_at), number(row.turns)])?;
+            .prepare_cached("UPDATE sessions SET updated_at = ?2, turns = ?3 WHERE stream = ?1")?
+            .execute(params![stream, time(row.updated_at), number(row.turns)])?;
         return Ok(());
     }
     connection
         .prepare_cached(
             "INSERT INTO sessions
-                (stream, session, owner, agent, name, epoch, head, opened_at, updated_at, turns, live)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                (stream, session, owner, agent, name, epoch, opened_at, updated_at, turns, live)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
              ON CONFLICT (stream) DO UPDATE SET
                 owner = excluded.owner, agent = excluded.agent, name = excluded.name,
-                epoch = excluded.epoch, head = excluded.head, opened_at = excluded.opened_at,
+                epoch = excluded.epoch, opened_at = excluded.opened_at,
                 updated_at = excluded.updated_at, turns = excluded.turns, live = excluded.live",
         )?
         .execute(params![
@@ -106,13 +94,26 @@ pub(super) fn put_session(
             row.agent.as_str(),
             row.name,
             row.epoch,
-            number(row.head),
             time(row.opened_at),
             time(row.updated_at),
             number(row.turns),
             row.live,
         ])?;
     Ok(())
+}
+
+/// Whether the row of a session is the same, whatever its head.
+pub(super) fn is_same(known: &SessionRow, row: &SessionRow) -> bool {
+    is_same_but_for_age(known, row) && known.updated_at == row.updated_at && known.turns == row.turns
+}
+
+fn is_same_but_for_age(known: &SessionRow, row: &SessionRow) -> bool {
+    known.live == row.live
+        && known.epoch == row.epoch
+        && known.opened_at == row.opened_at
+        && known.owner == row.owner
+        && known.agent == row.agent
+        && known.name == row.name
 }
 
 pub(super) fn put_row(

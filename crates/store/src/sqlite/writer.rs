@@ -4,7 +4,8 @@
 //! fault of the storage rolls the whole group back; then each append is tried once more by itself,
 //! so that one that is too large, or broken, does not take the others with it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub(super) struct Writer {
     counters: Arc<Counters>,
     options: SqliteOptions,
     heads: Heads,
+    /// Counts groups of appends.
+    group: u64,
+    /// How many sessions the last group had.
+    company: usize,
     /// Pages in the write-ahead log, as of the last commit.
     wal_pages: Arc<AtomicU32>,
     checkpointer: Checkpointer,
@@ -82,6 +87,8 @@ impl Writer {
             queue,
             counters,
             heads: Heads::new(options.heads),
+            group: 0,
+            company: 0,
             wal_pages,
             checkpointer,
             asked: false,
@@ -97,51 +104,64 @@ impl Writer {
 
     /// Serves the queue until the log is closed or dropped.
     pub(super) fn run(mut self) {
+        let mut group = Group::default();
         let mut held = None;
         let mut closing = None;
-        while let Some(command) = held.take().or_else(|| self.queue.blocking_recv()) {
-            match command {
-                Command::Append(append, reply) => {
-                    let mut group = Group::new(*append, reply);
-                    held = self.gather(&mut group);
-                    let served = group.appends.len();
-                    self.commit(group);
-                    self.checkpoint_if_due();
-                    let pause = self.pace.pause(served, &self.options);
-                    if held.is_none() && !pause.is_zero() {
-                        self.linger(pause);
-                    }
+        loop {
+            if held.is_none() {
+                held = self.gather(&mut group);
+            }
+            if !group.appends.is_empty() {
+                let served = group.appends.len();
+                self.commit(std::mem::take(&mut group));
+                self.checkpoint_if_due();
+                let pause = self.pace.pause(served, &self.options);
+                if held.is_none() && !pause.is_zero() {
+                    held = self.linger(&mut group, pause);
                 }
-                Command::Release(session) => self.heads.remove(&session),
-                Command::Rebuild(mut progress, reply) => {
+                continue;
+            }
+            match held.take().or_else(|| self.queue.blocking_recv()) {
+                Some(Command::Append(append, reply)) => group.push(*append, reply),
+                Some(Command::Release(session)) => self.heads.remove(&session),
+                Some(Command::Rebuild(mut progress, reply)) => {
                     self.heads.clear();
                     let Self { connection, records, chroniclers, .. } = &mut self;
                     answer(reply, rebuild::rebuild(connection, records, chroniclers, &mut *progress));
                     self.checkpoint_if_due();
                 }
-                Command::MaxPages(pages, reply) => answer(reply, set_max_pages(&self.connection, pages)),
-                Command::Close(reply) => {
+                Some(Command::MaxPages(pages, reply)) => {
+                    answer(reply, set_max_pages(&self.connection, pages))
+                }
+                Some(Command::Close(reply)) => {
                     closing = Some(reply);
                     break;
                 }
+                None => break,
             }
         }
         self.finish(closing);
     }
 
-    /// Lets others join the next group, until the time is up or nobody more comes: whoever waits for
-    /// an answer before it asks again must not wait for company as well.
-    fn linger(&self, pause: Duration) {
-        let (look, mut waiting, mut quiet) = (pause / LOOKS, 0, 0);
+    /// Lets others join the next group for a while. What cannot join is handed back.
+    fn linger(&mut self, group: &mut Group, pause: Duration) -> Option<Command> {
+        let look = pause / LOOKS;
+        let mut gathering = Gathering { company: self.company, ..Gathering::default() };
         for _ in 0..LOOKS {
             std::thread::sleep(look);
-            let now = self.queue.len();
-            quiet = if now > waiting { 0 } else { quiet + 1 };
-            if quiet >= QUIET_LOOKS {
-                return;
+            let before = group.appends.len();
+            let held = self.gather(group);
+            let new = group.appends.iter().skip(before);
+            let back = new.filter(|append| self.was_in_last_group(&append.session)).count();
+            if held.is_some() || gathering.is_over(group.appends.len() - before, back) {
+                return held;
             }
-            waiting = now;
         }
+        None
+    }
+
+    fn was_in_last_group(&self, session: &SessionId) -> bool {
+        self.heads.get(session).is_some_and(|known| known.group == self.group)
     }
 
     /// Takes in what is ready, within bounds. What cannot join the group is handed back.
@@ -216,10 +236,12 @@ impl Writer {
         }
         self.counters.committed(changes.appends, changes.events);
         self.pruned_at = changes.pruned_at.unwrap_or(self.pruned_at);
+        self.group += 1;
+        self.company = changes.sessions.len();
         for (session, change) in changes.sessions {
             if let Some(stream) = change.stream {
-                let known = Known { stream, head: change.head, summary: change.written };
-                self.heads.insert(session.clone(), known);
+                let Change { head, written: summary, .. } = change;
+                self.heads.insert(session, Known { stream, head, summary, group: self.group });
             }
         }
         Ok(outcomes)
@@ -232,6 +254,7 @@ impl Writer {
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let mut outcomes = Vec::with_capacity(group.len());
         let mut newest_key = None;
+        let mut inserting = statements::inserting(&self.connection)?;
         for append in group {
             let change = self.change(changes, &append.session)?;
             if !admits(change.head, append.after) {
@@ -242,7 +265,7 @@ impl Writer {
                 Some(stream) => stream,
                 None => *change.stream.insert(statements::insert_stream(&self.connection, &append.session)?),
             };
-            statements::insert_batch(&self.connection, stream, append)?;
+            statements::insert_batch(&mut inserting, stream, append)?;
             for row in &append.rows {
                 statements::put_row(&self.connection, &mut self.records, stream, row)?;
                 if let PreparedRow::Request(row) = row {
@@ -258,8 +281,10 @@ impl Writer {
             changes.events += append.events();
             outcomes.push(Ok(()));
         }
-        for (_, change) in &mut changes.sessions {
-            if let (Some(stream), Some(summary)) = (change.stream, change.summary) {
+        for change in changes.sessions.values_mut() {
+            if let (Some(stream), Some(summary)) = (change.stream, change.summary)
+                && !change.written.as_deref().is_some_and(|known| statements::is_same(known, summary))
+            {
                 statements::put_session(&self.connection, stream, summary, change.written.as_deref())?;
                 change.written = Some(Arc::new(summary.clone()));
             }
@@ -281,30 +306,22 @@ impl Writer {
         changes: &'c mut Changes<'a>,
         session: &'a SessionId,
     ) -> Result<&'c mut Change<'a>, StoreError> {
-        let place = match changes.places.get(session) {
-            Some(place) => *place,
-            None => {
-                let change = match self.heads.get(session) {
-                    Some(known) => Change {
-                        stream: Some(known.stream),
-                        head: known.head,
-                        written: known.summary.clone(),
-                        summary: None,
-                    },
-                    None => {
-                        let found = statements::find_head(&self.connection, session)?;
-                        let (stream, head) =
-                            found.map(|(stream, head)| (Some(stream), head)).unwrap_or_default();
-                        Change { stream, head, written: None, summary: None }
-                    }
-                };
-                changes.places.insert(session, changes.sessions.len());
-                changes.sessions.push((session, change));
-                changes.sessions.len() - 1
-            }
-        };
-        let change = changes.sessions.get_mut(place).map(|(_, change)| change);
-        change.ok_or_else(|| StoreError::Failed("a session of the group was mislaid".into()))
+        match changes.sessions.entry(session) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(match self.heads.get(session) {
+                Some(known) => Change {
+                    stream: Some(known.stream),
+                    head: known.head,
+                    written: known.summary.clone(),
+                    summary: None,
+                },
+                None => {
+                    let found = statements::find_head(&self.connection, session)?;
+                    let (stream, head) = found.map(|(stream, head)| (Some(stream), head)).unwrap_or_default();
+                    Change { stream, head, written: None, summary: None }
+                }
+            })),
+        }
     }
 
     /// Leaves a transaction that failed; SQLite may have left it by itself.
@@ -417,16 +434,40 @@ impl Pace {
     }
 }
 
+/// Who has come while the writer lingers.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// How many sessions the last group had.
+    company: usize,
+    /// How many of them have come again.
+    back: usize,
+    /// For how many looks nobody has come.
+    quiet: u32,
+}
+
+impl Gathering {
+    /// Whether there is nothing to wait for, now that so many more have come, and so many of them again: whoever waits
+    /// for an answer before it asks again must not wait for company as well.
+    const fn is_over(&mut self, new: usize, back: usize) -> bool {
+        self.back += back;
+        self.quiet = if new > 0 { 0 } else { self.quiet + 1 };
+        self.quiet >= QUIET_LOOKS || (self.company >= COMPANY && self.back >= self.company)
+    }
+}
+
 /// How many appends are worth waiting for.
 const GATHER: f64 = 64.0;
 /// How often the writer looks, while it lingers, whether still more come.
 const LOOKS: u32 = 10;
+/// So few sessions are not all that is worth waiting for.
+const COMPANY: usize = 8;
 /// In so many looks at which nobody has come, nobody will.
 const QUIET_LOOKS: u32 = 2;
 /// Over how long the pace is averaged.
 const PACE_MEMORY_S: f64 = 0.1;
 
 /// Appends that are committed together.
+#[derive(Default)]
 struct Group {
     appends: Vec<Prepared>,
     replies: Vec<oneshot::Sender<Result<(), StoreError>>>,
@@ -434,12 +475,6 @@ struct Group {
 }
 
 impl Group {
-    fn new(append: Prepared, reply: oneshot::Sender<Result<(), StoreError>>) -> Self {
-        let mut group = Self { appends: Vec::new(), replies: Vec::new(), bytes: 0 };
-        group.push(append, reply);
-        group
-    }
-
     fn push(&mut self, append: Prepared, reply: oneshot::Sender<Result<(), StoreError>>) {
         self.bytes += append.size();
         self.appends.push(append);
@@ -450,8 +485,7 @@ impl Group {
 /// What a transaction changes; taken over once it is committed, forgotten if it is not.
 #[derive(Default)]
 struct Changes<'a> {
-    places: HashMap<&'a SessionId, usize>,
-    sessions: Vec<(&'a SessionId, Change<'a>)>,
+    sessions: BTreeMap<&'a SessionId, Change<'a>>,
     appends: u64,
     events: u64,
     pruned_at: Option<Timestamp>,
@@ -485,3 +519,37 @@ const PATIENCE: u32 = 8;
 /// How long the writer waits for a checkpoint that is long overdue.
 const OVERDUE_WAIT: Duration = Duration::from_secs(2);
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathering(company: usize) -> Gathering {
+        Gathering { company, ..Gathering::default() }
+    }
+
+    #[test]
+    fn nobody_waits_when_all_are_back() {
+        let mut gathering = gathering(10);
+        assert!(!gathering.is_over(6, 6));
+        assert!(!gathering.is_over(9, 3), "some of them are new");
+        assert!(gathering.is_over(1, 1));
+    }
+
+    #[test]
+    fn few_may_be_joined_by_others() {
+        let mut gathering = gathering(COMPANY - 1);
+        assert!(!gathering.is_over(COMPANY - 1, COMPANY - 1));
+        assert!(!gathering.is_over(0, 0));
+        assert!(gathering.is_over(0, 0));
+    }
+
+    #[test]
+    fn it_goes_on_for_as_long_as_somebody_comes() {
+        let mut gathering = gathering(100);
+        for _ in 0..5 {
+            assert!(!gathering.is_over(0, 0));
+            assert!(!gathering.is_over(1, 1));
+        }
+    }
+}

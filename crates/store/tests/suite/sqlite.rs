@@ -152,7 +152,7 @@ async fn rebuilt_rows_equal_those_written_live() {
     let other = Connection::open(log.path()).unwrap();
     other
         .execute_batch(
-            "DELETE FROM turns WHERE accepted > 5; UPDATE sessions SET head = 1, name = 'wrong';
+            "DELETE FROM turns WHERE accepted > 5; UPDATE sessions SET turns = 99, name = 'wrong';
              DELETE FROM messages WHERE seq % 2 = 0; UPDATE requests SET turn = 'zzz';
              DELETE FROM devices WHERE device = 'lab-1'; UPDATE devices SET joined_at = 9e15, session = 'zzz'",
         )

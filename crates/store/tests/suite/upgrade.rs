@@ -64,9 +64,14 @@ async fn bytes_of_an_earlier_version() {
 fn earlier(path: &Path, from: &Path) -> PathBuf {
     let old = first_version(path);
     old.execute("ATTACH ?1 AS new", [from.to_str().unwrap()]).unwrap();
-    for table in ["streams", "log", "snapshots", "sessions", "turns", "messages", "requests"] {
+    for table in ["streams", "log", "snapshots", "turns", "messages", "requests"] {
         old.execute(&format!("INSERT INTO main.{table} SELECT * FROM new.{table}"), []).unwrap();
     }
+    // The head of a session stood in its row, too.
+    let rows = "SELECT stream, session, owner, agent, name, epoch,
+                    (SELECT max(last_seq) FROM new.log WHERE log.stream = sessions.stream),
+                    opened_at, updated_at, turns, live FROM new.sessions";
+    old.execute(&format!("INSERT INTO main.sessions {rows}"), []).unwrap();
     path.to_owned()
 }
 
