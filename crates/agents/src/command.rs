@@ -46,11 +46,13 @@ pub(crate) fn uuid(turn: &TurnId, what: &str, number: u32) -> String {
             text.push('-');
         }
         for digit in [byte >> 4, byte & 0x0f] {
-            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+            text.push(char::from(DIGITS[usize::from(digit)]));
         }
     }
     text
 }
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Nobody knows how far a command got that was cancelled, so it is not sent once more.
 pub(crate) fn not_repeated() -> CallEnd {

@@ -164,6 +164,11 @@ impl Chronicle for Ledger {
             Err(_) => Bytes::new(),
         }
     }
+
+    /// It is read over HTTP, when tasks are over.
+    fn shown(&self) -> Option<Bytes> {
+        None
+    }
 }
 
 /// Without what people asked and were answered.
@@ -181,7 +186,8 @@ fn micros(at: Timestamp) -> Cell {
 /// What the end of a task says came of it, as JSON.
 fn result(end: &ServerMessage) -> String {
     match (&end.result, &end.error) {
-        (Some(result), _) if !result.is_null() => result.to_string(),
+        // Not by its `Display`, which writes in pieces. A value can always be written.
+        (Some(result), _) if !result.is_null() => serde_json::to_string(&**result).unwrap_or_default(),
         (_, Some(error)) => json!({ "error": error }).to_string(),
         (_, None) => Value::Null.to_string(),
     }

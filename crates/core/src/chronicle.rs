@@ -37,6 +37,11 @@ pub trait Chronicle: Debug + Send {
 
     /// What it has to remember to go on from here. Bounded, however long the session is.
     fn state(&self) -> Bytes;
+
+    /// What a connection is told that begins to follow the session: the same, unless no connection cares.
+    fn shown(&self) -> Option<Bytes> {
+        Some(self.state())
+    }
 }
 
 /// A table of a chronicle.

@@ -329,9 +329,7 @@ impl Driver {
         self.meters.frames_received.increment(1);
         self.meters.bytes_received.increment(bytes as u64);
         let now = self.clock.now();
-        let bucket = &self.caller.bucket;
-        let delays = [bucket.take_frames(1, now), bucket.take_bytes(bytes as u64, now)];
-        if let Some(delay) = delays.into_iter().filter_map(Result::err).max() {
+        if let Err(delay) = self.caller.bucket.take_inbound(1, bytes as u64, now) {
             self.meters.delayed.increment(1);
             self.read_after = Some(now.after(delay));
         }

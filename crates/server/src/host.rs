@@ -196,7 +196,8 @@ impl Host {
         let lane = turn.device.as_ref().filter(|_| held.is_none()).map(|device| self.lanes.of(device));
         let sign = lease.clone();
         let repeatable = agent.as_ref().is_some_and(|agent| agent.recovery() == Recovery::Replay);
-        let work = async move {
+        // Boxed, since what is spawned is moved about several times before it rests.
+        let work = Box::pin(async move {
             let _held = match held {
                 Some((place, lane)) => (Some(place), lane),
                 None => {
@@ -209,7 +210,7 @@ impl Host {
                 }
             };
             execute(port, agent, &workspaces, stopped, began).await;
-        };
+        });
         tokio::spawn(async move {
             tokio::select! {
                 () = work => {}

@@ -225,8 +225,10 @@ impl PrincipalBuckets {
         let (protocol, frames) = own.unwrap_or(("", self.rates.frames));
         let bucket = entries.entry((principal.clone(), protocol), now, || {
             Arc::new(PrincipalBucket {
-                frames: Mutex::new(Bucket::new(frames)),
-                bytes: Mutex::new(Bucket::new(self.rates.bytes)),
+                inbound: Mutex::new(Inbound {
+                    frames: Bucket::new(frames),
+                    bytes: Bucket::new(self.rates.bytes),
+                }),
                 turns: Mutex::new(Bucket::new(self.rates.turns)),
             })
         });
@@ -247,26 +249,31 @@ impl PrincipalBuckets {
 /// What one principal may use.
 #[derive(Debug)]
 pub struct PrincipalBucket {
-    frames: Mutex<Bucket>,
-    bytes: Mutex<Bucket>,
+    inbound: Mutex<Inbound>,
     turns: Mutex<Bucket>,
 }
 
-impl PrincipalBucket {
-    /// Takes `count` frames.
-    ///
-    /// # Errors
-    /// They come too fast; after this long there is room.
-    pub fn take_frames(&self, count: u64, now: Timestamp) -> Result<(), Duration> {
-        self.frames.lock().take(count, now)
-    }
+#[derive(Debug)]
+struct Inbound {
+    frames: Bucket,
+    bytes: Bucket,
+}
 
-    /// Takes `count` inbound bytes.
+impl Inbound {
+    fn is_full(&mut self, now: Timestamp) -> bool {
+        self.frames.is_full(now) && self.bytes.is_full(now)
+    }
+}
+
+impl PrincipalBucket {
+    /// Takes inbound frames, and the bytes that they have.
     ///
     /// # Errors
     /// They come too fast; after this long there is room.
-    pub fn take_bytes(&self, count: u64, now: Timestamp) -> Result<(), Duration> {
-        self.bytes.lock().take(count, now)
+    pub fn take_inbound(&self, frames: u64, bytes: u64, now: Timestamp) -> Result<(), Duration> {
+        let mut inbound = self.inbound.lock();
+        let taken = [inbound.frames.take(frames, now), inbound.bytes.take(bytes, now)];
+        taken.into_iter().filter_map(Result::err).max().map_or(Ok(()), Err)
     }
 
     /// Takes one turn.
@@ -401,10 +408,7 @@ impl Idle for AddressCount {
 
 impl Idle for Arc<PrincipalBucket> {
     fn is_idle(&mut self, now: Timestamp) -> bool {
-        Self::strong_count(self) == 1
-            && self.frames.lock().is_full(now)
-            && self.bytes.lock().is_full(now)
-            && self.turns.lock().is_full(now)
+        Self::strong_count(self) == 1 && self.inbound.lock().is_full(now) && self.turns.lock().is_full(now)
     }
 }
 
@@ -573,27 +577,27 @@ mod tests {
         assert_eq!(one.take_turn(at(0)), Err(Duration::from_millis(25)));
         assert_eq!(one.take_turn(at(25)), Ok(()));
         assert_eq!(buckets.of(&"bob".into(), None, at(0)).take_turn(at(0)), Ok(()));
-        one.take_frames(800, at(0)).unwrap();
-        assert!(two.take_frames(1, at(0)).is_err());
+        one.take_inbound(800, 0, at(0)).unwrap();
+        assert!(two.take_inbound(1, 0, at(0)).is_err());
         let own = Some(("fleet", Rate::per_second(5, 5)));
         let three = buckets.of(&"ann".into(), own, at(0));
-        three.take_frames(5, at(0)).unwrap();
-        assert!(three.take_frames(1, at(0)).is_err());
+        three.take_inbound(5, 0, at(0)).unwrap();
+        assert!(three.take_inbound(1, 0, at(0)).is_err());
         assert!(Arc::ptr_eq(&three, &buckets.of(&"ann".into(), own, at(0))));
-        two.take_bytes(16 << 20, at(0)).unwrap();
-        assert!(one.take_bytes(1, at(0)).is_err());
+        two.take_inbound(0, 16 << 20, at(0)).unwrap();
+        assert!(one.take_inbound(0, 1, at(0)).is_err());
     }
 
     #[test]
     fn idle_principals_are_forgotten_and_busy_ones_are_not() {
         let buckets = PrincipalBuckets::new(&rates());
         let held = buckets.of(&"held".into(), None, at(0));
-        buckets.of(&"spent".into(), None, at(0)).take_frames(800, at(0)).unwrap();
+        buckets.of(&"spent".into(), None, at(0)).take_inbound(800, 0, at(0)).unwrap();
         for number in 0..10_000 {
             buckets.of(&PrincipalId::new(format!("p{number}")), None, at(1));
         }
         assert!(buckets.len() <= 2 * SWEEP_MIN, "{}", buckets.len());
-        assert!(buckets.of(&"spent".into(), None, at(1)).take_frames(800, at(1)).is_err());
+        assert!(buckets.of(&"spent".into(), None, at(1)).take_inbound(800, 0, at(1)).is_err());
         assert!(Arc::ptr_eq(&held, &buckets.of(&"held".into(), None, at(1))));
     }
 }

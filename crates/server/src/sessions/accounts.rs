@@ -89,6 +89,11 @@ impl Accounts {
         }
     }
 
+    /// What connections are told of them that begin to follow.
+    pub(super) fn shown(&self) -> BTreeMap<Box<str>, Bytes> {
+        self.kept.iter().filter_map(|(name, chronicle)| Some((name.clone(), chronicle.shown()?))).collect()
+    }
+
     /// What they have to remember to go on from here.
     pub(super) fn states(&self) -> BTreeMap<Box<str>, Bytes> {
         self.kept.iter().map(|(name, chronicle)| (name.clone(), chronicle.state())).collect()

@@ -43,7 +43,8 @@ enum Outcome {
 
 impl Draft {
     pub(super) fn new(after: Position) -> Self {
-        Self { after, ..Self::default() }
+        // An answer and the next command, or a piece of output: most batches need no more room, and it is kept.
+        Self { after, events: Vec::with_capacity(2), ..Self::default() }
     }
 }
 
@@ -154,7 +155,7 @@ impl SessionActor {
                     session: self.session.id().clone(),
                     feed: self.feed.clone(),
                     mark: Mark::at(from.unwrap_or(head).seq),
-                    view: SessionView { chronicles: self.accounts.states(), ..self.session.view() },
+                    view: SessionView { chronicles: self.accounts.shown(), ..self.session.view() },
                 })),
             }
         };

@@ -1,6 +1,6 @@
 //! The turns that agents of this process are working on.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Lease {
 /// Where the ends of calls are posted for the agent that waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct CallBoard {
-    ended: Mutex<HashMap<CallId, CallEnd>>,
+    ended: Mutex<BTreeMap<CallId, CallEnd>>,
     notify: Notify,
     /// How the turn has to end, when the session found something wrong with what the agent did.
     verdict: Mutex<Option<TurnEnd>>,
