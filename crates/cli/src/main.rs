@@ -35,6 +35,10 @@ use console::{Colours, Console};
 use environment::Environment;
 use failure::Failure;
 
+/// What is made in one thread is let go in another all day long, at which the allocator of the system is slow (ADR 21).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One server, one durable conversation, any client.
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", version, about, propagate_version = true, after_help = AFTER_HELP)]

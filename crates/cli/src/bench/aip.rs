@@ -19,24 +19,34 @@ use super::peer::{Socket, open_socket};
 use super::report::{Figure, percentile};
 use super::servers::Process;
 
-/// Everything about devices.
-pub(super) async fn devices(scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let whole = scale.rounds > 10;
+/// Heartbeats of devices.
+pub(super) async fn heartbeats(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    to_and_fro(Kind::Heartbeat, if is_whole(scale) { 256_000 } else { 16_000 }).await
+}
+
+/// Commands and their results.
+pub(super) async fn commands(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    to_and_fro(Kind::Command, if is_whole(scale) { 96_000 } else { 9_600 }).await
+}
+
+/// Many devices at once, and many tasks one after another.
+pub(super) async fn fleet(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = arrival(if is_whole(scale) { 1000 } else { 200 }).await?;
+    figures.extend(growth(if is_whole(scale) { 20_000 } else { 2_000 }).await?);
+    Ok(figures)
+}
+
+const fn is_whole(scale: Scale) -> bool {
+    scale.rounds > 10
+}
+
+async fn to_and_fro(kind: Kind, total: u32) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    let kinds = [
-        (Kind::Heartbeat, if whole { 256_000 } else { 16_000 }),
-        (Kind::Command, if whole { 96_000 } else { 9_600 }),
-    ];
-    for (kind, total) in kinds {
-        for connections in [1, 16, 64] {
-            let bare = measure(Process::bare().await?, kind, connections, total / connections).await?;
-            let ours =
-                measure(Process::server(SETTINGS).await?, kind, connections, total / connections).await?;
-            figures.extend(ours.figures(kind, connections, &bare));
-        }
+    for connections in [1, 16, 64] {
+        let bare = measure(Process::bare().await?, kind, connections, total / connections).await?;
+        let ours = measure(Process::server(SETTINGS).await?, kind, connections, total / connections).await?;
+        figures.extend(ours.figures(kind, connections, &bare));
     }
-    figures.extend(arrival(if whole { 1000 } else { 200 }).await?);
-    figures.extend(growth(if whole { 20_000 } else { 2_000 }).await?);
     Ok(figures)
 }
 

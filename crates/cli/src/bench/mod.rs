@@ -30,8 +30,8 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only the figures whose group begins with this: startup, memory, throughput, latency, fan-out,
-    /// commit, resume, storm, interrupt, growth, acolyte, aip, relay, alicia-codec,
-    /// alicia-sentences, alicia-resume, alicia-opening, vip.
+    /// commit, resume, storm, interrupt, growth, acolyte, aip-heartbeats, aip-commands, aip-fleet, relay,
+    /// alicia-codec, alicia-sentences, alicia-resume, alicia-opening, vip.
     #[arg(long)]
     only: Option<String>,
     /// Also write a page with all tables to this file, and its pictures into the folder `images` beside it.
@@ -105,7 +105,9 @@ pub(crate) async fn run(args: Args, out: &mut impl Write) -> anyhow::Result<bool
             "storm" => figures::storm(scale).await?,
             "interrupt" => figures::interrupt(scale).await?,
             "acolyte" => acolyte::chats(scale).await?,
-            "aip" => aip::devices(scale).await?,
+            "aip-heartbeats" => aip::heartbeats(scale).await?,
+            "aip-commands" => aip::commands(scale).await?,
+            "aip-fleet" => aip::fleet(scale).await?,
             "relay" => relay::functions(scale).await?,
             "alicia-codec" => alicia::codec(scale).await?,
             "alicia-sentences" => alicia::sentences(scale).await?,
@@ -164,7 +166,9 @@ const GROUPS: &[&str] = &[
     "interrupt",
     "growth",
     "acolyte",
-    "aip",
+    "aip-heartbeats",
+    "aip-commands",
+    "aip-fleet",
     "relay",
     "alicia-codec",
     "alicia-sentences",
