@@ -95,7 +95,8 @@ pub(crate) struct CommandParts<'a> {
     pub(crate) call_id: Cow<'a, str>,
 }
 
-/// Writes a message with commands, second in number to confirmations only, without a copy of anything.
+/// Writes a message with commands, second in number to confirmations only, without a copy of anything. There is at
+/// least one command.
 pub(crate) fn encode_commands<'a>(
     message: &Commands<'_>,
     commands: impl Iterator<Item = CommandParts<'a>>,
@@ -121,7 +122,7 @@ pub(crate) fn encode_commands<'a>(
     put(&mut json, r#","timestamp":"#, message.timestamp);
     put(&mut json, r#","response_id":"#, message.response_id);
     json.extend_from_slice(br#","result":null}"#);
-    wide::restore(String::from_utf8(json).unwrap_or_default())
+    text_of(json)
 }
 
 fn put<T: Written + ?Sized>(json: &mut Vec<u8>, name: &str, value: &T) {
@@ -200,6 +201,10 @@ fn digit(value: u64) -> char {
 fn written(message: &impl Written) -> String {
     let mut json = Vec::with_capacity(USUAL_MESSAGE);
     message.write(&mut json);
+    text_of(json)
+}
+
+fn text_of(json: Vec<u8>) -> String {
     wide::restore(String::from_utf8(json).unwrap_or_default())
 }
 
@@ -276,9 +281,9 @@ fn refused(text: &str, reason: String) -> DecodeError {
     DecodeError { reason, session_id: ids.session_id, request_id: ids.request_id }
 }
 
-/// Whether nothing is nested too deep, in one pass over the bytes, and a quick one where there is hardly anything that
-/// could be nested. Where the text is not JSON, the
-/// count is right up to there, and nobody reads further.
+/// Whether nothing is nested too deep, in one pass over the bytes, and a quick one where there is hardly
+/// anything that could be nested. Where the text is not JSON, the count is right up to there, and nobody
+/// reads further.
 fn is_shallow(text: &str) -> bool {
     if text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count() <= MAX_DEPTH {
         return true;

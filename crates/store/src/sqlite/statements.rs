@@ -63,19 +63,23 @@ pub(super) fn put_snapshot(
     Ok(())
 }
 
-/// Writes the row of a session; `known` is how it was written last. While a turn is under way little changes but the
-/// head, which is no part of the row; and between two turns nothing by which sessions are found but its age.
+/// Writes the row of a session, if it has changed; answers whether it had. `known` is how it was written last. While a
+/// turn is under way little changes but the head, which is no part of the row; and between two turns nothing by which
+/// sessions are found but its age.
 pub(super) fn put_session(
     connection: &Connection,
     stream: i64,
     row: &SessionRow,
     known: Option<&SessionRow>,
-) -> Result<(), StoreError> {
-    if known.is_some_and(|known| is_same_but_for_age(known, row)) {
-        connection
-            .prepare_cached("UPDATE sessions SET updated_at = ?2, turns = ?3 WHERE stream = ?1")?
-            .execute(params![stream, time(row.updated_at), number(row.turns)])?;
-        return Ok(());
+) -> Result<bool, StoreError> {
+    if let Some(known) = known.filter(|known| is_same_but_for_age(known, row)) {
+        let aged = known.updated_at != row.updated_at || known.turns != row.turns;
+        if aged {
+            connection
+                .prepare_cached("UPDATE sessions SET updated_at = ?2, turns = ?3 WHERE stream = ?1")?
+                .execute(params![stream, time(row.updated_at), number(row.turns)])?;
+        }
+        return Ok(aged);
     }
     connection
         .prepare_cached(
@@ -99,12 +103,7 @@ pub(super) fn put_session(
             number(row.turns),
             row.live,
         ])?;
-    Ok(())
-}
-
-/// Whether the row of a session is the same, whatever its head.
-pub(super) fn is_same(known: &SessionRow, row: &SessionRow) -> bool {
-    is_same_but_for_age(known, row) && known.updated_at == row.updated_at && known.turns == row.turns
+    Ok(true)
 }
 
 fn is_same_but_for_age(known: &SessionRow, row: &SessionRow) -> bool {

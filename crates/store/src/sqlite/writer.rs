@@ -283,9 +283,8 @@ impl Writer {
         }
         for change in changes.sessions.values_mut() {
             if let (Some(stream), Some(summary)) = (change.stream, change.summary)
-                && !change.written.as_deref().is_some_and(|known| statements::is_same(known, summary))
+                && statements::put_session(&self.connection, stream, summary, change.written.as_deref())?
             {
-                statements::put_session(&self.connection, stream, summary, change.written.as_deref())?;
                 change.written = Some(Arc::new(summary.clone()));
             }
         }
