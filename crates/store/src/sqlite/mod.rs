@@ -42,6 +42,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
 use crate::tables::Tables;
 
+mod bell;
 mod cache;
 mod checkpointer;
 mod counters;
@@ -60,11 +61,12 @@ mod writer;
 #[cfg(test)]
 mod look_tests;
 
+use bell::Bell;
 use counters::Counters;
 use prepared::Prepared;
 use readers::Readers;
 use records::Records;
-use writer::{Command, Writer};
+use writer::{Command, Queue, Writer};
 
 /// A [`Log`] in one SQLite file, which it holds for itself until it is closed or dropped.
 ///
@@ -74,6 +76,7 @@ use writer::{Command, Writer};
 pub struct SqliteLog {
     path: PathBuf,
     commands: mpsc::Sender<Command>,
+    bell: Arc<Bell>,
     readers: Arc<Readers>,
     counters: Arc<Counters>,
     tables: Arc<Tables>,
@@ -109,13 +112,15 @@ impl SqliteLog {
         let readers = Readers::new(path.clone(), &options)?;
         let counters = Arc::new(Counters::default());
         let (commands, queue) = mpsc::channel(options.queue.max(1));
+        let bell = Arc::new(Bell::new());
+        let queue = Queue { commands: queue, bell: Arc::clone(&bell) };
         let records = Records::new(Arc::clone(&tables));
         let writer = Writer::new(opened, queue, Arc::clone(&counters), options, records, chroniclers)?;
         let thread = std::thread::Builder::new()
             .name("switchboard-log".into())
             .spawn(move || writer.run())
             .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
-        Ok(Self { path, commands, readers, counters, tables, writer: Mutex::new(Some(thread)) })
+        Ok(Self { path, commands, bell, readers, counters, tables, writer: Mutex::new(Some(thread)) })
     }
 
     /// The file.
@@ -150,6 +155,7 @@ impl SqliteLog {
     ) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| StoreError::Closed)?;
+        self.bell.ring(self.commands.max_capacity() - self.commands.capacity());
         // The writer answers everything that it takes in; what it does not take in is not done.
         answer.await.map_err(|_| StoreError::Closed)?
     }

@@ -17,6 +17,7 @@ use switchboard_core::{Chronicler, Position, SessionId, SessionRow, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
+use crate::sqlite::bell::Bell;
 use crate::sqlite::cache::{Heads, Known};
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
@@ -35,11 +36,17 @@ pub(super) enum Command {
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
+/// Where commands wait for the writer, and what wakes it for them while it lingers.
+pub(super) struct Queue {
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) bell: Arc<Bell>,
+}
+
 pub(super) struct Writer {
     path: PathBuf,
     connection: Connection,
     lock: File,
-    queue: mpsc::Receiver<Command>,
+    queue: Queue,
     counters: Arc<Counters>,
     options: SqliteOptions,
     heads: Heads,
@@ -66,7 +73,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         opened: Opened,
-        queue: mpsc::Receiver<Command>,
+        queue: Queue,
         counters: Arc<Counters>,
         options: SqliteOptions,
         records: Records,
@@ -121,7 +128,7 @@ impl Writer {
                 }
                 continue;
             }
-            match held.take().or_else(|| self.queue.blocking_recv()) {
+            match held.take().or_else(|| self.queue.commands.blocking_recv()) {
                 Some(Command::Append(append, reply)) => group.push(*append, reply),
                 Some(Command::Release(session)) => self.heads.remove(&session),
                 Some(Command::Rebuild(mut progress, reply)) => {
@@ -148,8 +155,9 @@ impl Writer {
         let look = pause / LOOKS;
         let mut gathering = Gathering { company: self.company, ..Gathering::default() };
         for _ in 0..LOOKS {
-            std::thread::sleep(look);
             let before = group.appends.len();
+            let Queue { commands, bell } = &self.queue;
+            bell.wait(gathering.missing(), look, || commands.len());
             let held = self.gather(group);
             let new = group.appends.iter().skip(before);
             let back = new.filter(|append| self.was_in_last_group(&append.session)).count();
@@ -167,7 +175,7 @@ impl Writer {
     /// Takes in what is ready, within bounds. What cannot join the group is handed back.
     fn gather(&mut self, group: &mut Group) -> Option<Command> {
         while group.appends.len() < self.options.group_appends && group.bytes < self.options.group_bytes {
-            match self.queue.try_recv() {
+            match self.queue.commands.try_recv() {
                 Ok(Command::Append(append, reply)) => group.push(*append, reply),
                 Ok(Command::Release(session)) => self.heads.remove(&session),
                 Ok(other) => return Some(other),
@@ -440,28 +448,28 @@ struct Gathering {
     company: usize,
     /// How many of them have come again.
     back: usize,
-    /// For how many looks nobody has come.
-    quiet: u32,
 }
 
 impl Gathering {
+    /// After how many more it is worth to look again before the time has come.
+    const fn missing(&self) -> usize {
+        if self.company < COMPANY { usize::MAX } else { self.company.saturating_sub(self.back) }
+    }
+
     /// Whether there is nothing to wait for, now that so many more have come, and so many of them again: whoever waits
     /// for an answer before it asks again must not wait for company as well.
     const fn is_over(&mut self, new: usize, back: usize) -> bool {
         self.back += back;
-        self.quiet = if new > 0 { 0 } else { self.quiet + 1 };
-        self.quiet >= QUIET_LOOKS || (self.company >= COMPANY && self.back >= self.company)
+        new == 0 || self.missing() == 0
     }
 }
 
 /// How many appends are worth waiting for.
 const GATHER: f64 = 64.0;
-/// How often the writer looks, while it lingers, whether still more come.
-const LOOKS: u32 = 10;
+/// How often the writer looks, while it lingers, whether still more come, if nobody wakes it.
+const LOOKS: u32 = 4;
 /// So few sessions are not all that is worth waiting for.
 const COMPANY: usize = 8;
-/// In so many looks at which nobody has come, nobody will.
-const QUIET_LOOKS: u32 = 2;
 /// Over how long the pace is averaged.
 const PACE_MEMORY_S: f64 = 0.1;
 
@@ -539,16 +547,16 @@ mod tests {
     fn few_may_be_joined_by_others() {
         let mut gathering = gathering(COMPANY - 1);
         assert!(!gathering.is_over(COMPANY - 1, COMPANY - 1));
-        assert!(!gathering.is_over(0, 0));
-        assert!(gathering.is_over(0, 0));
+        assert!(gathering.is_over(0, 0), "nobody has come");
     }
 
     #[test]
     fn it_goes_on_for_as_long_as_somebody_comes() {
         let mut gathering = gathering(100);
         for _ in 0..5 {
-            assert!(!gathering.is_over(0, 0));
             assert!(!gathering.is_over(1, 1));
         }
+        assert_eq!(gathering.missing(), 95, "of those who were there before");
+        assert!(gathering.is_over(0, 0));
     }
 }
