@@ -1,6 +1,6 @@
 //! The one clock of the server: wall time that never goes backwards.
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use switchboard_core::Timestamp;
 use tokio::time::Instant;
@@ -26,9 +26,10 @@ impl Clock {
         self.started_at.after(self.started.elapsed())
     }
 
-    /// The instant at which [`Clock::now`] will be `at`.
+    /// The instant at which [`Clock::now`] will be `at`, or one that nobody lives to see.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
-        let far = std::time::Duration::from_secs(365 * 24 * 3600);
-        self.started + at.since(self.started_at).min(far + self.started.elapsed())
+        self.started + at.since(self.started_at).min(FAR)
     }
 }
+
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

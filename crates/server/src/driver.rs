@@ -32,6 +32,8 @@ pub(crate) struct Driver {
     gateway: Arc<Gateway>,
     authenticator: Arc<Authenticator>,
     clock: Clock,
+    /// The time when the driver last had to wait.
+    now: Timestamp,
     followed: Vec<Followed>,
     /// Listens and speaks, from the first time that it is asked.
     voice: Option<Box<dyn Speaker>>,
@@ -89,6 +91,7 @@ impl Driver {
             gateway,
             authenticator,
             clock,
+            now: clock.now(),
             followed: Vec::new(),
             voice: None,
             outbox: Outbox::default(),
@@ -116,7 +119,9 @@ impl Driver {
             }
             // A peer that never pauses must not keep what is for it from being sent.
             let write_first = unflushed >= FLUSH_EVERY || self.outbox.bytes() >= FLUSH_BYTES;
-            match self.step(socket, write_first).await {
+            let step = self.step(socket, write_first).await;
+            self.now = self.clock.now();
+            match step {
                 Step::Received(Some(Ok(arrival))) => {
                     unflushed += 1;
                     self.receive(arrival);
@@ -156,8 +161,7 @@ impl Driver {
     }
 
     async fn step(&mut self, socket: &mut impl Transport, write_first: bool) -> Step {
-        let now = self.clock.now();
-        if self.read_after.is_some_and(|at| at <= now) {
+        if self.read_after.is_some_and(|at| at <= self.now) {
             self.read_after = None;
         }
         let reading =
@@ -169,13 +173,13 @@ impl Driver {
                 self.timer.as_mut().reset(at);
             }
         }
-        let mut woken = std::pin::pin!(self.caller.port.woken());
+        let port = &self.caller.port;
         let (outbox, timer, reported) = (&mut self.outbox, &mut self.timer, self.reported_backlog);
         std::future::poll_fn(|cx| {
             if write_first && let Some(step) = poll_write(outbox, socket, reported, cx) {
                 return Poll::Ready(step);
             }
-            if woken.as_mut().poll(cx).is_ready() {
+            if port.poll_woken(cx).is_ready() {
                 return Poll::Ready(Step::Woken);
             }
             if reading && let Poll::Ready(received) = socket.poll_next_unpin(cx) {
@@ -236,7 +240,9 @@ impl Driver {
                 Next::Batch(batch) => self.feed_batch(index, &session, &batch, budget),
                 Next::Behind => {
                     let log = self.gateway.sessions.environment.log.clone();
-                    match catch_up(&*log, &session, position, told, *budget).await {
+                    let caught_up = catch_up(&*log, &session, position, told, *budget).await;
+                    self.now = self.clock.now();
+                    match caught_up {
                         Ok(batches) if batches.is_empty() => break,
                         Ok(batches) => {
                             for batch in &batches {
@@ -328,24 +334,22 @@ impl Driver {
         tracing::debug!(bytes, "received");
         self.meters.frames_received.increment(1);
         self.meters.bytes_received.increment(bytes as u64);
-        let now = self.clock.now();
-        if let Err(delay) = self.caller.bucket.take_inbound(1, bytes as u64, now) {
+        if let Err(delay) = self.caller.bucket.take_inbound(1, bytes as u64, self.now) {
             self.meters.delayed.increment(1);
-            self.read_after = Some(now.after(delay));
+            self.read_after = Some(self.now.after(delay));
         }
         self.input(Input::Frame(frame));
     }
 
     fn timeout(&mut self) {
-        let now = self.clock.now();
         // A slow peer makes progress that is no news until somebody looks.
         if self.reported_backlog > 0 {
             self.report_backlog();
         }
-        if self.wake.is_some_and(|at| at <= now) {
+        if self.wake.is_some_and(|at| at <= self.now) {
             self.input(Input::Timeout);
         }
-        if self.deaf_until.is_some_and(|at| at <= now) {
+        if self.deaf_until.is_some_and(|at| at <= self.now) {
             self.closing.get_or_insert(CloseReason::Internal.close());
         }
         if self.timer.is_elapsed() {
@@ -360,12 +364,12 @@ impl Driver {
             self.closing = Some(Close { code: NO_CODE, reason: "" });
         } else {
             // What is said last may have to be put on record first.
-            self.deaf_until = Some(self.clock.now().after(FAREWELL));
+            self.deaf_until = Some(self.now.after(FAREWELL));
         }
     }
 
     fn input(&mut self, input: Input<'_>) {
-        let result = self.connection.handle_input(input, self.clock.now());
+        let result = self.connection.handle_input(input, self.now);
         self.drain();
         if let Err(violation) = result {
             self.meters.violations.increment(1);
@@ -460,7 +464,7 @@ impl Driver {
 
     fn authenticate(&mut self, request: RequestId, credential: &str) {
         self.outstanding += 1;
-        let answer = match self.authenticator.identify(Some(credential), self.clock.now()) {
+        let answer = match self.authenticator.identify(Some(credential), self.now) {
             Ok(identity) if identity.principal.id == self.caller.principal.id => {
                 let principal = identity.principal.clone();
                 *self.caller.identity.lock() = identity;

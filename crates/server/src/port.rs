@@ -1,10 +1,12 @@
 //! Where everything for one connection arrives: answers, attachments, notices and wake-ups.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
+use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use switchboard_core::{CloseReason, Reject, Reply, RequestId, SessionId, SessionView, Signal, VoiceEvent};
-use tokio::sync::Notify;
 
 use crate::feed::{Feed, Mark};
 
@@ -14,7 +16,9 @@ pub(crate) struct Port {
     /// What the connection follows, for whoever looks at it from outside.
     sessions: Mutex<Vec<SessionId>>,
     inbox: Mutex<Vec<Delivery>>,
-    notify: Notify,
+    /// Whether something has happened since the driver last asked.
+    news: AtomicBool,
+    driver: AtomicWaker,
 }
 
 /// Something for one connection.
@@ -52,7 +56,7 @@ pub(crate) struct Attached {
 impl Port {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         self.inbox.lock().push(delivery);
-        self.notify.notify_one();
+        self.wake();
     }
 
     pub(crate) fn answer(&self, request: RequestId, answer: Result<Reply, Reject>) {
@@ -72,7 +76,8 @@ impl Port {
     }
 
     pub(crate) fn wake(&self) {
-        self.notify.notify_one();
+        self.news.store(true, Ordering::Release);
+        self.driver.wake();
     }
 
     /// Takes everything that has arrived.
@@ -80,8 +85,41 @@ impl Port {
         std::mem::take(&mut *self.inbox.lock())
     }
 
-    /// Waits for something to arrive, or for a session to move on.
-    pub(crate) async fn woken(&self) {
-        self.notify.notified().await;
+    /// Waits for something to arrive, or for a session to move on. Only the driver may, since only the last one who
+    /// asked is woken.
+    pub(crate) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
+        if !self.news.swap(false, Ordering::Acquire) {
+            self.driver.register(context.waker());
+            // It may have happened just before.
+            if !self.news.swap(false, Ordering::Acquire) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn news_are_told_once_whether_somebody_waits_or_not() {
+        let port = Arc::new(Port::default());
+        let woken = || poll_fn(|context| port.poll_woken(context));
+        assert!(woken().now_or_never().is_none(), "nothing has happened");
+        port.wake();
+        port.wake();
+        woken().await;
+        assert!(woken().now_or_never().is_none(), "it was told already");
+        let waker = port.clone();
+        let later = tokio::spawn(async move { waker.deliver(Delivery::Drain { retry_ms: 1 }) });
+        woken().await;
+        later.await.unwrap();
+        assert_eq!(port.take().len(), 1);
     }
 }
