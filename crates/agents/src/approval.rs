@@ -24,7 +24,7 @@ pub(crate) fn schema() -> Value {
 /// Whether the person has said yes; anything else is a no.
 pub(crate) fn approved(end: &CallEnd) -> bool {
     let CallEnd::Done { output, .. } = end else { return false };
-    match output {
+    match &**output {
         Value::Bool(approved) => *approved,
         Value::String(text) => {
             let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();

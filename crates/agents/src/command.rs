@@ -34,25 +34,8 @@ pub(crate) fn uuid(turn: &TurnId, what: &str, number: u32) -> String {
     hash.update([0]);
     hash.update(what.as_bytes());
     hash.update(number.to_be_bytes());
-    let digest = hash.finalize();
-    let mut text = String::with_capacity(36);
-    for (index, byte) in digest.iter().take(16).enumerate() {
-        let byte = match index {
-            6 => byte & 0x0f | 0x40,
-            8 => byte & 0x3f | 0x80,
-            _ => *byte,
-        };
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        for digit in [byte >> 4, byte & 0x0f] {
-            text.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    text
+    switchboard_core::uuid(&hash.finalize())
 }
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Nobody knows how far a command got that was cancelled, so it is not sent once more.
 pub(crate) fn not_repeated() -> CallEnd {

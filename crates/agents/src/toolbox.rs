@@ -40,9 +40,7 @@ impl<A: Agent> Agent for WithTools<A> {
         };
         let left = turn.brief().deadline.since(turn.now());
         match turn.call(&name, args, left).await? {
-            CallEnd::Done { output, .. } => {
-                Ok(TurnEnd { output: Some(output.into()), ..TurnEnd::complete() })
-            }
+            CallEnd::Done { output, .. } => Ok(TurnEnd { output: Some(output), ..TurnEnd::complete() }),
             CallEnd::Failed(error) => Err(AgentError::failed(FailureKind::Tool, error.message)),
             CallEnd::TimedOut => {
                 Err(AgentError::failed(FailureKind::Tool, format!("{name} did not answer in time")))

@@ -35,9 +35,9 @@ fn device(call: &CallRequest) -> Option<CallEnd> {
         "skip" => failed("skipped", "after a failure", Value::Null),
         "gone" => failed("gone", "whoever was to execute this has left", Value::Null),
         "late" => CallEnd::TimedOut,
-        "none" => CallEnd::Done { output: Value::Null, detail: json!({ "status": "none" }) },
+        "none" => CallEnd::Done { output: Value::Null.into(), detail: json!({ "status": "none" }) },
         "deaf" => return None,
-        _ => CallEnd::Done { output: json!({ "did": args }), detail: json!({ "namespace": "ui" }) },
+        _ => CallEnd::Done { output: json!({ "did": args }).into(), detail: json!({ "namespace": "ui" }) },
     })
 }
 
@@ -115,7 +115,7 @@ async fn each_turn_of_a_script_is_one_batch() {
     assert_eq!(batches.iter().map(|batch| batch.size).collect::<Vec<_>>(), [2, 2, 1]);
     assert!(batches[0] == batches[1] && batches[1] != batches[2]);
     let names: BTreeSet<&str> =
-        calls.iter().map(|call| call.id.as_str()).chain(batches.iter().map(|b| b.id.as_str())).collect();
+        calls.iter().map(|call| call.id.as_str()).chain(batches.iter().map(|b| &*b.id)).collect();
     assert_eq!(names.len(), 5);
     assert!(names.iter().all(|name| is_uuid4(name)), "{names:?}");
     assert_eq!(calls[0].options, json!({ "tool_type": "action", "agent_name": "HostAgent" }).into());

@@ -1,8 +1,8 @@
 //! JSON in both directions (§3).
 //!
-//! A message is read in one go, straight into its struct. Only when that fails is it looked at
-//! again: a key may have come twice with the first of them unusable, and the refusal should name the
-//! field and carry the ids of what is refused.
+//! A message that is written as usual is read in one go; any other by serde, straight into its
+//! struct. Only when that fails is it looked at again: a key may have come twice with the first of them
+//! unusable, and the refusal should name the field and carry the ids of what is refused.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -17,7 +17,7 @@ use serde_json::{Deserializer, Map, Value};
 use serde_path_to_error::Segment;
 use switchboard_core::{Seed, Timestamp, wide};
 
-use crate::message::{ClientMessage, ServerMessage, ToolType, Written, is_sheltered};
+use crate::message::{ClientMessage, Rest, ServerMessage, ToolType, Usual, Written, is_sheltered};
 
 /// A message that cannot be read. What it shows to the sender names the field and no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,7 +122,7 @@ pub(crate) fn encode_commands<'a>(
     put(&mut json, r#","timestamp":"#, message.timestamp);
     put(&mut json, r#","response_id":"#, message.response_id);
     json.extend_from_slice(br#","result":null}"#);
-    text_of(json)
+    wide::restore(text_of(json))
 }
 
 fn put<T: Written + ?Sized>(json: &mut Vec<u8>, name: &str, value: &T) {
@@ -162,10 +162,8 @@ impl Stamp {
         self.text.truncate(self.whole);
         let micros = time.as_micros() % 1_000_000;
         if micros > 0 {
-            self.text.push('.');
-            for unit in [100_000, 10_000, 1_000, 100, 10, 1_u64] {
-                self.text.push(digit(micros.checked_div(unit).unwrap_or_default() % 10));
-            }
+            // Writing to memory cannot fail.
+            let _ = write!(self.text, ".{micros:06}");
         }
         self.text.push_str("+00:00");
         &self.text
@@ -174,46 +172,43 @@ impl Stamp {
 
 /// A random UUID (version 4) that depends on the seed and the counter alone.
 pub fn uuid(seed: &Seed, counter: u64) -> String {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = seed.derive("uuid", counter);
-    let high = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    uuid_of(high, u64::from_be_bytes([i, j, k, l, m, n, o, p]))
-}
-
-/// A UUID (version 4) of these random bits; six of them say that it is one.
-pub fn uuid_of(high: u64, low: u64) -> String {
-    let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
-    let mut text = String::with_capacity(36);
-    for (index, byte) in high.to_be_bytes().into_iter().chain(low.to_be_bytes()).enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push(digit(u64::from(byte >> 4)));
-        text.push(digit(u64::from(byte & 0xf)));
-    }
-    text
-}
-
-/// A digit, hexadecimal if need be.
-fn digit(value: u64) -> char {
-    u32::try_from(value).ok().and_then(|value| char::from_digit(value, 16)).unwrap_or('0')
+    switchboard_core::uuid(&seed.derive("uuid", counter))
 }
 
 fn written(message: &impl Written) -> String {
+    wide::restore(json(message))
+}
+
+/// As JSON, with wide integers in their shelter.
+pub(crate) fn json(value: &impl Written) -> String {
     let mut json = Vec::with_capacity(USUAL_MESSAGE);
-    message.write(&mut json);
+    value.write(&mut json);
     text_of(json)
 }
 
 fn text_of(json: Vec<u8>) -> String {
-    wide::restore(String::from_utf8(json).unwrap_or_default())
+    // Whatever is written is text.
+    String::from_utf8(json).unwrap_or_default()
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
-    let text = &*wide::shelter(text);
+fn read<T: Usual + DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+    let sheltered = wide::shelter(text);
+    if let Cow::Borrowed(text) = sheltered
+        && let Some(message) = read_usual(text)
+    {
+        return Ok(message);
+    }
+    let text = &*sheltered;
     if !is_shallow(text) {
         return Err(refused(text, format!("nested more than {MAX_DEPTH} levels deep")));
     }
     parse(text).or_else(|_| read_again(text))
+}
+
+/// What is written as usual, and holds no wide integers.
+fn read_usual<T: Usual>(text: &str) -> Option<T> {
+    let mut rest = Rest::new(text);
+    T::read(&mut rest).filter(|_| rest.is_over())
 }
 
 /// Without serde's own limit on depth: the text is known to be shallow.
@@ -410,6 +405,10 @@ const MAX_WORD: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
     use super::*;
     use crate::message::{Command, ServerMessageType, TaskStatus};
 
@@ -474,6 +473,66 @@ mod tests {
         }
     }
 
+    const USUAL: [&str; 3] = [
+        r#"{"type":"command_results","status":"continue","client_type":"device","session_id":"s","task_name":null,"client_id":"d","target_id":null,"request":null,"action_results":[{"status":"success","error":null,"result":"ok","namespace":null,"call_id":"c"},{"status":"failure","error":"no","result":{"a":[1,-2.5e3,true]},"namespace":"n","call_id":null}],"timestamp":null,"request_id":null,"prev_response_id":"r","error":null,"metadata":{"k":"v"}}"#,
+        r#"{"type": "heartbeat", "status": "ok", "client_type": "device", "client_id": "é"}"#,
+        "{\"type\":\"register\",\"status\":\"ok\",\n\t\"client_type\":\"constellation\",\"action_results\":[]}\r\n",
+    ];
+
+    #[test]
+    fn the_usual_message_is_read_in_one_go() {
+        for text in USUAL {
+            let read: ClientMessage = read_usual(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(read, parse(text).unwrap());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_in_one_go_is_what_serde_reads(
+            text in select(&USUAL),
+            changes in vec((any::<Index>(), 0..3_usize, select(&CHANGES)), 1..4),
+        ) {
+            let mut text = text.to_owned();
+            for (place, gone, new) in changes {
+                let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+                let start = *place.get(&places);
+                let end = places.iter().copied().filter(|end| *end >= start).nth(gone).unwrap_or(text.len());
+                text.replace_range(start..end, new);
+            }
+            if let Some(read) = read_usual::<ClientMessage>(&text) {
+                prop_assert_eq!(read, parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?);
+            }
+        }
+    }
+
+    const CHANGES: [&str; 24] = [
+        "",
+        " ",
+        "\"",
+        "\\",
+        "\\n",
+        "\\ud800",
+        ",",
+        ":",
+        "{",
+        "}",
+        "[",
+        "]",
+        "null",
+        "1",
+        "-",
+        "0",
+        "true",
+        "\u{1}",
+        "\u{fdd0}",
+        "\u{feff}",
+        "\"type\":\"task\"",
+        "\"error\":\"e\"",
+        "\"x\":1",
+        "[1,{\"a\":null}]",
+    ];
+
     #[test]
     fn a_stamp_writes_the_same_whatever_it_wrote_before() {
         let mut stamp = Stamp::default();
@@ -486,15 +545,5 @@ mod tests {
             assert_eq!(stamp.write(Timestamp::from_micros(micros)), text);
             assert_eq!(timestamp(Timestamp::from_micros(micros)), text);
         }
-    }
-
-    #[test]
-    fn a_uuid_says_that_it_is_one() {
-        assert_eq!(uuid_of(0, 0), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(uuid_of(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-        assert_eq!(
-            uuid_of(0x0123_4567_89ab_cdef, 0x0123_4567_89ab_cdef),
-            "01234567-89ab-4def-8123-456789abcdef"
-        );
     }
 }

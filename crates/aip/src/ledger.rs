@@ -14,6 +14,7 @@ use switchboard_core::{
     Order, PrincipalId, Question, Record, SessionId, Table, Timestamp, TurnId, Within,
 };
 
+use crate::codec;
 use crate::map::{Course, Names, PROTOCOL, Seen};
 use crate::message::ServerMessage;
 
@@ -186,8 +187,7 @@ fn micros(at: Timestamp) -> Cell {
 /// What the end of a task says came of it, as JSON.
 fn result(end: &ServerMessage) -> String {
     match (&end.result, &end.error) {
-        // Not by its `Display`, which writes in pieces. A value can always be written.
-        (Some(result), _) if !result.is_null() => serde_json::to_string(&**result).unwrap_or_default(),
+        (Some(result), _) if !result.is_null() => codec::json(result),
         (_, Some(error)) => json!({ "error": error }).to_string(),
         (_, None) => Value::Null.to_string(),
     }

@@ -197,7 +197,7 @@ pub fn call_end(outcome: Outcome) -> CallEnd {
             if let Some(error) = error {
                 detail.insert("error".into(), error.into());
             }
-            return CallEnd::Done { output: result, detail: object(detail) };
+            return CallEnd::Done { output: result.into(), detail: object(detail) };
         }
         ResultStatus::Failure => "failure",
         ResultStatus::Skipped => "skipped",

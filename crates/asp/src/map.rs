@@ -375,7 +375,7 @@ pub fn call_delta(call: &CallId, name: &str, delta: &str) -> RecordBody {
 /// The record for the end of a call that others execute; none if it was cancelled with its turn.
 pub fn call_over(call: &CallId, name: &str, end: &CallEnd) -> Option<RecordBody> {
     let (phase, output) = match end {
-        CallEnd::Done { output, .. } => (Phase::Done, Value::try_from(output.clone()).ok()),
+        CallEnd::Done { output, .. } => (Phase::Done, Value::try_from(Json::clone(output)).ok()),
         CallEnd::Failed(error) => {
             let error = Map::new().with("name", error.name.as_str()).with("msg", error.message.as_str());
             (Phase::Error, Some(error.into()))
@@ -452,7 +452,7 @@ pub fn ending(end: &TurnEnd) -> Ending {
     };
     Ending::End(End {
         finish,
-        output: end.output.as_deref().and_then(|output| Value::try_from(output.clone()).ok()),
+        output: end.output.as_deref().and_then(|output| Value::try_from(Json::clone(output)).ok()),
         usage: end.usage.as_ref().map(usage),
         metrics: (metrics != Metrics::default()).then_some(metrics),
         abandoned: matches!(end.outcome, TurnOutcome::Interrupted { abandoned: true }),

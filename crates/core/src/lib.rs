@@ -33,6 +33,7 @@ mod roll;
 mod seed;
 mod session;
 mod time;
+mod uuid;
 mod voice;
 pub mod wide;
 
@@ -71,4 +72,5 @@ pub use session::{
     AttachmentView, Decision, DeviceState, Session, SessionView, TurnState, TurnStatus, TurnView,
 };
 pub use time::{Calendar, Timestamp};
+pub use uuid::uuid;
 pub use voice::{AudioFormat, Dumb, Unheard, VoiceEvent, VoiceOp, VoiceSettings};

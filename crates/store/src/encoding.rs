@@ -5,7 +5,7 @@
 //! are content.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use switchboard_core::{Committed, Event, Position, Session, SessionId, Timestamp};
 
 use crate::log::{Batch, StoreError};
@@ -13,8 +13,8 @@ use crate::log::{Batch, StoreError};
 /// Writes a batch. The positions of its events follow from that of the first.
 pub(crate) fn encode_batch(batch: &Batch) -> Result<Vec<u8>, StoreError> {
     let first = batch.events.first().map(|event| event.position).unwrap_or_default();
-    let events = batch.events.iter().map(|event| StoredEventRef { at: event.at, event: &event.event });
-    let stored = StoredBatchRef { epoch: first.epoch, first: first.seq, events: events.collect() };
+    let events = StoredEventsRef(&batch.events);
+    let stored = StoredBatchRef { epoch: first.epoch, first: first.seq, events };
     encode(BATCH_FORMAT, BATCH_HINT * batch.events.len(), &stored)
 }
 
@@ -73,7 +73,16 @@ fn decode<T: DeserializeOwned>(format: u8, bytes: &[u8]) -> Option<T> {
 struct StoredBatchRef<'a> {
     epoch: u32,
     first: u64,
-    events: Vec<StoredEventRef<'a>>,
+    events: StoredEventsRef<'a>,
+}
+
+struct StoredEventsRef<'a>(&'a [Committed]);
+
+impl Serialize for StoredEventsRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_seq(self.0.iter().map(|event| StoredEventRef { at: event.at, event: &event.event }))
+    }
 }
 
 #[derive(Serialize)]
@@ -100,6 +109,6 @@ const SNAPSHOT_FORMAT: u8 = 1;
 const VALUE_FORMAT: u8 = 1;
 
 /// Bytes to begin with, so that most records are written without growing the buffer.
-const BATCH_HINT: usize = 160;
+const BATCH_HINT: usize = 256;
 const SNAPSHOT_HINT: usize = 4096;
 const VALUE_HINT: usize = 128;

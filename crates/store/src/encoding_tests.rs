@@ -206,7 +206,7 @@ fn call_event() -> impl Strategy<Value = Event> {
             .prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args: args.into() }),
         (any::<String>(), option::of(value())).prop_map(|(text, schema)| CallKind::Question { text, schema }),
     ];
-    let batch = (name(), any::<u32>()).prop_map(|(id, size)| model::Batch { id, size });
+    let batch = (name(), any::<u32>()).prop_map(|(id, size)| model::Batch { id: id.into(), size });
     let call = (id(), kind, executor(), any::<u64>(), option::of(batch), value()).prop_map(
         |(id, kind, executor, deadline, batch, options)| Call {
             id,
@@ -219,7 +219,7 @@ fn call_event() -> impl Strategy<Value = Event> {
     );
     let end =
         prop_oneof![
-            (value(), value()).prop_map(|(output, detail)| CallEnd::Done { output, detail }),
+            (value(), value()).prop_map(|(output, detail)| CallEnd::Done { output: output.into(), detail }),
             (name(), any::<String>(), value())
                 .prop_map(|(name, message, detail)| CallEnd::Failed(CallError { name, message, detail })),
             Just(CallEnd::TimedOut),

@@ -320,7 +320,7 @@ fn golden_devices() -> Batch {
             meta: Box::new(Value::Null),
         },
         Event::CallRequested { turn: turn.clone(), call: std::sync::Arc::new(call) },
-        ended(CallEnd::Done { output: json!("a b"), detail: json!({ "status": "success" }) }),
+        ended(CallEnd::Done { output: json!("a b").into(), detail: json!({ "status": "success" }) }),
         ended(CallEnd::Failed(error)),
         Event::TurnEnded {
             turn: turn.clone(),

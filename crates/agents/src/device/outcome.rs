@@ -1,5 +1,7 @@
 //! The end of a command in the words of the device's protocol.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use switchboard_core::CallId;
 use switchboard_core::model::{CallEnd, CallError};
@@ -11,7 +13,8 @@ use crate::command::CommandEnd;
 pub(super) struct Outcome {
     status: Status,
     error: Value,
-    result: Value,
+    /// Shared with the log for as long as that holds it.
+    result: Arc<Value>,
     namespace: Value,
     call: CallId,
 }
@@ -23,7 +26,7 @@ impl Outcome {
     }
 
     fn failed(error: &str, call: CallId) -> Self {
-        let (result, namespace) = (Value::Null, Value::Null);
+        let (result, namespace) = (Arc::default(), Value::Null);
         Self { status: Status::Failure, error: error.into(), result, namespace, call }
     }
 }
@@ -43,7 +46,8 @@ impl From<CommandEnd> for Outcome {
             CallEnd::Failed(CallError { name, message, mut detail }) => {
                 let status = if name == "skipped" { Status::Skipped } else { Status::Failure };
                 let error = if message.is_empty() { Value::Null } else { Value::String(message) };
-                let (result, namespace) = (take(&mut detail, "result"), take(&mut detail, "namespace"));
+                let (result, namespace) =
+                    (take(&mut detail, "result").into(), take(&mut detail, "namespace"));
                 Self { status, error, result, namespace, call }
             }
             CallEnd::TimedOut => Self::failed("command timed out", call),
@@ -57,7 +61,7 @@ impl From<Outcome> for Value {
         Self::Object(Map::from_iter([
             ("status".to_owned(), Self::from(outcome.status.as_str())),
             ("error".to_owned(), outcome.error),
-            ("result".to_owned(), outcome.result),
+            ("result".to_owned(), Arc::unwrap_or_clone(outcome.result)),
             ("namespace".to_owned(), outcome.namespace),
             ("call_id".to_owned(), Self::from(outcome.call.as_str())),
         ]))

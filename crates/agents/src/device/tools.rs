@@ -133,7 +133,9 @@ impl DeviceTools {
             options: Value::Object(self.context.options(ToolType::DataCollection)).into(),
         };
         let listing = match turn.ask_first(command, LIST_TIMEOUT).await {
-            Ok(Some(CallEnd::Done { output, .. })) => listing::read(output, device, &self.context),
+            Ok(Some(CallEnd::Done { output, .. })) => {
+                listing::read(Arc::unwrap_or_clone(output), device, &self.context)
+            }
             Ok(Some(CallEnd::Failed(_) | CallEnd::TimedOut | CallEnd::Cancelled) | None)
             | Err(AgentError::Failed(_)) => None,
             Err(AgentError::Over) => return Err(AgentError::Over),

@@ -97,8 +97,9 @@ impl OpenAi {
 
 fn in_words(ended: Result<CallEnd, Failure>) -> Result<String, AgentError> {
     match ended {
-        Ok(CallEnd::Done { output: Value::String(text), .. }) => Ok(text),
-        Ok(CallEnd::Done { output, .. }) => Ok(wide::restore(output.to_string())),
+        Ok(CallEnd::Done { output, .. }) => {
+            Ok(output.as_str().map_or_else(|| wide::restore(output.to_string()), str::to_owned))
+        }
         Ok(CallEnd::Failed(error)) => Ok(format!("error: {}: {}", error.name, error.message)),
         Ok(CallEnd::TimedOut) => Ok("error: the tool did not answer in time".into()),
         Ok(CallEnd::Cancelled) => Err(AgentError::Over),

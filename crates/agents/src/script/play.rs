@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use regex::Captures;
 use serde_json::{Value, json};
@@ -290,7 +291,7 @@ impl<'a> Player<'a> {
     /// Turns the end of a call into variables, or into the end of the turn.
     fn take_end(&mut self, request: &Request, what: &str, end: CallEnd) -> Result<(), AgentError> {
         let (outcome, value, error) = match end {
-            CallEnd::Done { output, .. } => ("done", output, Value::Null),
+            CallEnd::Done { output, .. } => ("done", Arc::unwrap_or_clone(output), Value::Null),
             CallEnd::Failed(error) if request.on_error == Then::Fail => {
                 let message = format!("{what} failed: {}", error.message);
                 return Err(AgentError::failed(FailureKind::Tool, message));

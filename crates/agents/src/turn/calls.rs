@@ -264,7 +264,7 @@ impl Turn {
         let (turn, fence) = (&self.brief.turn, self.brief.fence);
         let deadline = self.port.now().after(timeout);
         let size = u32::try_from(commands.len()).unwrap_or(u32::MAX);
-        let batch = Batch { id: command::uuid(turn, "batch", first), size };
+        let batch = Batch { id: command::uuid(turn, "batch", first).into(), size };
         let mut asked = Vec::with_capacity(commands.len());
         let mut new = Vec::with_capacity(commands.len());
         for (number, command) in (first..).zip(commands) {

@@ -111,7 +111,7 @@ pub(crate) async fn call(servers: &McpServers, name: &str, args: Value) -> CallE
 /// The result of a call that succeeds.
 pub(crate) async fn result(servers: &McpServers, name: &str, args: Value) -> Value {
     match call(servers, name, args).await {
-        CallEnd::Done { output, .. } => output,
+        CallEnd::Done { output, .. } => std::sync::Arc::unwrap_or_clone(output),
         end @ (CallEnd::Failed(_) | CallEnd::TimedOut | CallEnd::Cancelled) => panic!("{name}: {end:?}"),
     }
 }

@@ -92,7 +92,7 @@ impl AipConnection {
         }
         self.facts_timeout();
         while let Some((_, request)) = self.again.pop_front_if(|(at, _)| *at <= now) {
-            self.request(request);
+            self.ask_again(request);
         }
         let quiet = self.clock.heard_at.max(self.clock.pinged_at);
         if quiet.after(secs(self.limits.ping_s)) <= now {

@@ -106,7 +106,7 @@ enum Pending {
 }
 
 /// What is asked again while the server is too busy to take it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Request {
     /// What the client said, and will not say again.
     Op(SessionId, Box<Op>),
@@ -162,7 +162,8 @@ impl AipConnection {
     }
 
     fn fresh_id(&mut self) -> String {
-        codec::uuid_of(self.ids.next(), self.ids.next())
+        let bits = u128::from(self.ids.next()) << 64 | u128::from(self.ids.next());
+        switchboard_core::uuid(&bits.to_be_bytes())
     }
 
     fn submit(&mut self, session: &SessionId, op: Op, purpose: Pending) {
@@ -172,20 +173,21 @@ impl AipConnection {
 
     /// As [`Self::submit`], and again for as long as the server is too busy to take it.
     fn insist(&mut self, session: &SessionId, op: Op) {
-        self.request(Request::Op(session.clone(), Box::new(op)));
+        let again = Request::Op(session.clone(), Box::new(op.clone()));
+        self.submit(session, op, Pending::Due(again));
     }
 
     /// Follows a session.
     fn follow(&mut self, session: &SessionId, after: Option<Position>) {
-        self.request(Request::Follow(session.clone(), after));
+        let id = self.asked.ask(Pending::Due(Request::Follow(session.clone(), after)));
+        self.out.push_back(Output::Attach(id, session.clone(), after));
     }
 
-    fn request(&mut self, request: Request) {
-        let id = self.asked.ask(Pending::Due(request.clone()));
-        self.out.push_back(match request {
-            Request::Op(session, op) => Output::Submit(id, session, *op),
-            Request::Follow(session, after) => Output::Attach(id, session, after),
-        });
+    fn ask_again(&mut self, request: Request) {
+        match request {
+            Request::Op(session, op) => self.insist(&session, *op),
+            Request::Follow(session, after) => self.follow(&session, after),
+        }
     }
 
     /// Sends a message, with the time and, where it has none, an id of its own.

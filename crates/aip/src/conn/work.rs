@@ -37,7 +37,7 @@ struct WorkTurn {
 #[derive(Debug)]
 struct CommandBatch {
     turn: TurnId,
-    response_id: String,
+    response_id: Arc<str>,
     size: usize,
     calls: Vec<Arc<Call>>,
     /// Calls that are over, whether the device knows or not.
@@ -160,7 +160,7 @@ impl AipConnection {
             None => {
                 let (response_id, size) = match &call.batch {
                     Some(batch) => (batch.id.clone(), batch.size as usize),
-                    None => (map::id_for(call.id.as_str(), 1), 1),
+                    None => (map::id_for(call.id.as_str(), 1).into(), 1),
                 };
                 let calls = vec![call.clone()];
                 let batch = CommandBatch { turn: turn.clone(), response_id, size, calls, over: Vec::new() };
@@ -206,7 +206,7 @@ impl AipConnection {
         let (Some(session_id), Some(answered)) = (session_id, prev_response_id) else { return };
         let found = self.work.iter_mut().find(|(_, work)| {
             work.outstanding.as_ref().is_some_and(|batch| {
-                batch.response_id == answered
+                *batch.response_id == *answered
                     && work.turns.get(&batch.turn).is_some_and(|turn| turn.names.session_id == session_id)
             })
         });

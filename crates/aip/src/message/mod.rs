@@ -7,9 +7,11 @@ use serde_json::{Map, Value};
 #[macro_use]
 mod wire;
 mod payload;
+mod usual;
 mod words;
 
 pub use payload::{AppWindowControlInfo, ControlInfo, Rect, SystemInfo, ToolInfo, WindowInfo};
+pub(crate) use usual::{Rest, Usual};
 pub(crate) use wire::{Written, is_sheltered};
 pub use words::{ClientMessageType, ClientType, ResultStatus, ServerMessageType, TaskStatus, ToolType};
 

@@ -42,6 +42,23 @@ macro_rules! wire_object {
             }
         }
 
+        impl $crate::message::usual::Usual for $name {
+            fn read(rest: &mut $crate::message::usual::Rest<'_>) -> Option<Self> {
+                let mut before = b"{";
+                $( let $field: Option<$type> = match rest.name(&mut before, concat!("\"", $key, "\"")) {
+                    true => Some($crate::message::usual::Usual::read(rest)?),
+                    false => None,
+                }; )+
+                rest.step(b"}").then_some(())?;
+                Some($name {
+                    $( $field: match $field {
+                        Some(value) => value,
+                        None => wire_object!(@unusual $($default)?),
+                    }, )+
+                })
+            }
+        }
+
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Object;
@@ -80,6 +97,8 @@ macro_rules! wire_object {
         return Err(<$access::Error as serde::de::Error>::missing_field($key))
     };
     (@absent $access:ident $key:literal $default:expr) => { $default };
+    (@unusual) => { return None };
+    (@unusual $default:expr) => { $default };
 }
 
 /// An enum that travels as a word.
@@ -206,19 +225,33 @@ impl<T: Written> Written for Vec<T> {
 
 impl Written for Value {
     fn write(&self, json: &mut Vec<u8>) {
-        by_serde(self, json);
+        match self {
+            Self::String(text) => text.write(json),
+            Self::Array(items) => items.write(json),
+            Self::Object(members) => members.write(json),
+            Self::Null | Self::Bool(_) | Self::Number(_) => by_serde(self, json),
+        }
     }
 }
 
 impl Written for Arc<Value> {
     fn write(&self, json: &mut Vec<u8>) {
-        by_serde(&**self, json);
+        (**self).write(json);
     }
 }
 
 impl Written for Map<String, Value> {
     fn write(&self, json: &mut Vec<u8>) {
-        by_serde(self, json);
+        json.push(b'{');
+        for (place, (name, value)) in self.iter().enumerate() {
+            if place > 0 {
+                json.push(b',');
+            }
+            name.write(json);
+            json.push(b':');
+            value.write(json);
+        }
+        json.push(b'}');
     }
 }
 

@@ -236,7 +236,7 @@ pub fn tool_change(change: ToolDefFrame, agent: &str, known: &[Tool]) -> (Vec<To
 /// The answer to what a function has asked under the name `id`; none if nobody will answer any more.
 pub fn answer(k: u64, id: &str, kind: &CallKind, end: &CallEnd) -> Option<Answer> {
     let (ok, given, error) = match end {
-        CallEnd::Done { output, .. } => (true, Some(output), None),
+        CallEnd::Done { output, .. } => (true, Some(&**output), None),
         CallEnd::Failed(error) => {
             (false, None, Some(CallFailure { name: error.name.clone(), msg: error.message.clone() }))
         }

@@ -180,7 +180,7 @@ impl<'a> Teller<'a> {
             Happened::Answered { call, name, end, took } => {
                 let (_, why) = verdict(end);
                 let (status, output) = match end {
-                    CallEnd::Done { output, .. } => ("done", output),
+                    CallEnd::Done { output, .. } => ("done", &**output),
                     CallEnd::Failed(error) => ("failed", error.detail.get("result").unwrap_or(&Value::Null)),
                     CallEnd::TimedOut => ("timed_out", &Value::Null),
                     CallEnd::Cancelled => ("cancelled", &Value::Null),

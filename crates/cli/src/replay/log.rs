@@ -133,7 +133,7 @@ async fn connect(
         let end = results.get_mut(&call.name).and_then(VecDeque::pop_front);
         async move {
             match end {
-                Some(CallEnd::Done { output, .. }) => Ok(output),
+                Some(CallEnd::Done { output, .. }) => Ok(Arc::unwrap_or_clone(output)),
                 Some(CallEnd::Failed(error)) => Err(ToolFailure::new(error.name, error.message)),
                 // Nobody answered then, and nobody does now.
                 Some(CallEnd::TimedOut | CallEnd::Cancelled) => std::future::pending().await,

@@ -88,7 +88,9 @@ impl RecordedTurn {
                 let known = self.calls.iter().find(|(id, _)| id == call.as_str());
                 match (known, end) {
                     (Some((_, Some(tool))), end) => self.results.push((tool.clone(), end.clone())),
-                    (Some((_, None)), CallEnd::Done { output, .. }) => self.answers.push(output.clone()),
+                    (Some((_, None)), CallEnd::Done { output, .. }) => {
+                        self.answers.push(Value::clone(output))
+                    }
                     (Some((_, None)) | None, _) => {}
                 }
             }

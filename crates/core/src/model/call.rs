@@ -32,7 +32,7 @@ pub struct Call {
 #[serde(from = "StoredBatch")]
 pub struct Batch {
     /// Unique within the session.
-    pub id: String,
+    pub id: Arc<str>,
     /// How many calls belong to it; all of them are committed at once.
     pub size: u32,
 }
@@ -41,8 +41,8 @@ pub struct Batch {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredBatch {
-    Sized { id: String, size: u32 },
-    Named(String),
+    Sized { id: Arc<str>, size: u32 },
+    Named(Arc<str>),
 }
 
 impl From<StoredBatch> for Batch {
@@ -101,8 +101,8 @@ pub enum Executor {
 pub enum CallEnd {
     /// It was answered.
     Done {
-        /// The result.
-        output: Value,
+        /// The result. Shared, since it may be large, and many hold it at the same time.
+        output: Arc<Value>,
         /// What the executor added to it, in the words of its protocol.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         detail: Value,
@@ -117,8 +117,8 @@ pub enum CallEnd {
 
 impl CallEnd {
     /// Answered, with nothing but a result.
-    pub const fn done(output: Value) -> Self {
-        Self::Done { output, detail: Value::Null }
+    pub fn done(output: Value) -> Self {
+        Self::Done { output: output.into(), detail: Value::Null }
     }
 }
 

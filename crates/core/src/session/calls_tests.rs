@@ -207,6 +207,6 @@ fn calls_of_a_batch_keep_its_name() {
     let call = CallRequest { batch: Some(Batch { id: "b".into(), size: 1 }), ..question("c") };
     let events = world.events(&worker(), Op::Request { turn: "t1".into(), fence: 1, calls: vec![call] });
     assert!(
-        matches!(&events[0], Event::CallRequested { call, .. } if call.batch.as_ref().is_some_and(|batch| batch.id == "b"))
+        matches!(&events[0], Event::CallRequested { call, .. } if call.batch.as_ref().is_some_and(|batch| &*batch.id == "b"))
     );
 }

@@ -153,7 +153,7 @@ impl World {
         let port = Arc::new(Port::default());
         self.sessions.attach(&session(), client(who), None, RequestId(1), &port);
         loop {
-            port.woken().await;
+            std::future::poll_fn(|context| port.poll_woken(context)).await;
             match port.take().pop() {
                 Some(Delivery::Attached(_, attached)) => return Some(attached),
                 Some(Delivery::Rejected(..)) => return None,

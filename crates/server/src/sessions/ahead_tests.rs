@@ -31,7 +31,9 @@ impl Agent for Parrot {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let end = turn.ask("What shall I say?", None, Duration::from_secs(600)).await?;
-        if let CallEnd::Done { output: Value::String(words), .. } = end {
+        if let CallEnd::Done { output, .. } = end
+            && let Value::String(words) = &*output
+        {
             turn.text(words).await?;
         }
         Ok(TurnEnd::complete())
@@ -76,7 +78,7 @@ impl World {
     }
 
     async fn answer(&self, call: &CallId, words: String) -> Result<(), Reject> {
-        let end = CallEnd::Done { output: words.into(), detail: Value::Null };
+        let end = CallEnd::done(Value::from(words));
         self.ask(Op::Answer { turn: turn(), call: call.clone(), end }).await
     }
 

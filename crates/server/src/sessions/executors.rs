@@ -1,6 +1,6 @@
 //! The turns that agents of this process are working on.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ impl Lease {
 /// Where the ends of calls are posted for the agent that waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct CallBoard {
-    ended: Mutex<BTreeMap<CallId, CallEnd>>,
+    /// In the order in which they came, which is mostly that in which they are asked for.
+    ended: Mutex<VecDeque<(CallId, CallEnd)>>,
     notify: Notify,
     /// How the turn has to end, when the session found something wrong with what the agent did.
     verdict: Mutex<Option<TurnEnd>>,
@@ -85,7 +86,7 @@ pub(crate) struct CallBoard {
 
 impl CallBoard {
     pub(crate) fn post(&self, call: CallId, end: CallEnd) {
-        self.ended.lock().insert(call, end);
+        self.ended.lock().push_back((call, end));
         self.notify.notify_waiters();
     }
 
@@ -93,11 +94,17 @@ impl CallBoard {
         loop {
             let mut notified = std::pin::pin!(self.notify.notified());
             notified.as_mut().enable();
-            if let Some(end) = self.ended.lock().remove(call) {
+            if let Some(end) = self.take(call) {
                 return end;
             }
             notified.await;
         }
+    }
+
+    fn take(&self, call: &CallId) -> Option<CallEnd> {
+        let mut ended = self.ended.lock();
+        let place = ended.iter().position(|(known, _)| known == call)?;
+        ended.remove(place).map(|(_, end)| end)
     }
 
     pub(crate) fn explain(&self, reason: &str) {

@@ -131,7 +131,7 @@ impl VipErrands {
             return Err(failed("ACT_CONFIRMATION_REQUIRED", "a person has to confirm each use of this tool"));
         }
         match self.mcp.call(&tool, parameters, PATIENCE, |_| {}).await {
-            CallEnd::Done { output, .. } => Ok(Performed { data: output }),
+            CallEnd::Done { output, .. } => Ok(Performed { data: Arc::unwrap_or_clone(output) }),
             CallEnd::Failed(error) => Err(failed("ACT_EXECUTION_FAILED", error.message)),
             CallEnd::TimedOut => Err(failed("ACT_TIMEOUT", "the tool took too long")),
             CallEnd::Cancelled => Err(failed("ACT_CANCELLED", "the call was cancelled")),

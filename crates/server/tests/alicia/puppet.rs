@@ -257,7 +257,7 @@ impl Called {
         let ends = timeout(PATIENCE, self.0).await.expect("in time").expect("a turn that goes on");
         ends.into_iter()
             .map(|end| match end {
-                Ok(CallEnd::Done { output, .. }) => Ok(output),
+                Ok(CallEnd::Done { output, .. }) => Ok(Arc::unwrap_or_clone(output)),
                 Ok(CallEnd::Failed(error)) => Err(error.name),
                 Ok(CallEnd::TimedOut) => Err("timeout".to_owned()),
                 Ok(CallEnd::Cancelled) => Err("cancelled".to_owned()),

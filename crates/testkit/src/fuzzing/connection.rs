@@ -559,7 +559,7 @@ impl Bench {
     /// A question to anyone, or a batch of commands for the device of the turn.
     fn requests(&mut self, device: Option<Callsign>, choices: &mut Choices<'_>) -> Vec<CallRequest> {
         let size = if device.is_some() { choices.below(3) + 1 } else { 1 };
-        let batch = Batch { id: format!("b{}", self.calls), size: size.into() };
+        let batch = Batch { id: format!("b{}", self.calls).into(), size: size.into() };
         let executor = device.map(Executor::Device);
         let calls = (0..size).map(|_| {
             self.calls += 1;

@@ -277,7 +277,7 @@ fn batch(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Vec<Ca
     let id = format!("b{}", names.calls);
     let calls = (0..size).map(|_| CallRequest {
         executor: Some(Executor::Device(device.clone())),
-        batch: Some(Batch { id: id.clone(), size: size.into() }),
+        batch: Some(Batch { id: id.as_str().into(), size: size.into() }),
         options: json!({ "tool_type": "action" }).into(),
         ..request(choices, now, names)
     });

@@ -134,7 +134,7 @@ fn output_record(output: &Output, perspective: &Perspective) -> Option<RecordBod
 
 fn call_over(call: &CallId, name: &str, end: &CallEnd) -> Option<RecordBody> {
     let (phase, output) = match end {
-        CallEnd::Done { output, .. } => (Phase::Done, Value::try_from(output.clone()).ok()),
+        CallEnd::Done { output, .. } => (Phase::Done, Value::try_from(serde_json::Value::clone(output)).ok()),
         CallEnd::Failed(error) => {
             let map = Map::new().with("name", error.name.as_str()).with("msg", error.message.as_str());
             (Phase::Error, Some(Value::Map(map)))

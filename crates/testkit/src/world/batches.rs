@@ -34,7 +34,7 @@ impl World {
         let executor = execution.device.clone().map(Executor::Device);
         let number = execution.batches.len() + 1;
         let size = u32::try_from(commands.len()).unwrap_or(u32::MAX);
-        let batch = Batch { id: format!("batch_{turn}_{number}"), size };
+        let batch = Batch { id: format!("batch_{turn}_{number}").into(), size };
         let (mut names, mut requests, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for BatchCommand { tool, args, options } in commands {
             let kind = CallKind::Tool { name: ToolName::from(tool.as_str()), args: object(args).into() };
@@ -106,7 +106,7 @@ impl Ended {
     fn result(&self) -> Value {
         let skipped = |name: &str| if name == "skipped" { "skipped" } else { "failure" };
         let (status, error, result, detail) = match &self.end {
-            CallEnd::Done { output, detail } => ("success", None, output.clone(), detail.clone()),
+            CallEnd::Done { output, detail } => ("success", None, Value::clone(output), detail.clone()),
             CallEnd::Failed(error) => {
                 (skipped(&error.name), Some(error.message.clone()), Value::Null, error.detail.clone())
             }

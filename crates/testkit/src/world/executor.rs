@@ -224,8 +224,9 @@ impl World {
             }
             Step::Result => {
                 let text = match &execution.result {
-                    Some(CallEnd::Done { output: Value::String(text), .. }) => text.clone(),
-                    Some(CallEnd::Done { output, .. }) => output.to_string(),
+                    Some(CallEnd::Done { output, .. }) => {
+                        output.as_str().map_or_else(|| output.to_string(), str::to_owned)
+                    }
                     Some(CallEnd::Failed(error)) => format!("{}: {}", error.name, error.message),
                     Some(CallEnd::TimedOut) => "timeout".into(),
                     Some(CallEnd::Cancelled) | None => "nothing".into(),

@@ -291,7 +291,7 @@ impl Stage {
     fn told(&self, id: &str) -> Option<Result<Value, String>> {
         self.ops.iter().rev().find_map(|op| match op {
             Op::Answer { call, end: CallEnd::Done { output, .. }, .. } if call.as_str() == id => {
-                Some(Ok(output.clone()))
+                Some(Ok(Value::clone(output)))
             }
             Op::Answer { call, end: CallEnd::Failed(error), .. } if call.as_str() == id => {
                 Some(Err(error.name.clone()))
