@@ -15,8 +15,8 @@ pub(super) struct Known {
     pub(super) head: Position,
     /// Its row as it is in the database.
     pub(super) summary: Option<Arc<SessionRow>>,
-    /// The group of appends in which it was last.
-    pub(super) group: u64,
+    /// How many appends there were, over all sessions, with its last one.
+    pub(super) appended: u64,
 }
 
 /// Two generations of sessions: what was used since the younger began, and what before. When the
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn known(stream: i64) -> Known {
-        Known { stream, head: Position::default(), summary: None, group: 0 }
+        Known { stream, head: Position::default(), summary: None, appended: 0 }
     }
 
     #[test]

@@ -24,13 +24,20 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
+    /// Starts the thread. It has time for something else first, which it does with its connection.
+    pub(super) fn start(
+        path: &Path,
+        first: impl FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::ZERO)?;
         let (asked, requests) = mpsc::sync_channel(1);
         let moved = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&moved);
         let work = move || {
+            if let Err(error) = first(&connection) {
+                tracing::warn!(%error, "the log could not be looked through");
+            }
             while requests.recv().is_ok() {
                 if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
                     tracing::warn!(%error, "a checkpoint failed");
@@ -62,8 +69,13 @@ impl Checkpointer {
         }
     }
 
-    /// Whether the bulk was moved since this was last asked.
+    /// Whether the bulk was moved, and nobody has taken note of it yet.
     pub(super) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+
+    /// The same, and takes note of it.
+    pub(super) fn takes_moved(&self) -> bool {
         self.moved.swap(false, Ordering::Acquire)
     }
 }

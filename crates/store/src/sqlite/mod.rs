@@ -1,13 +1,16 @@
 //! The log in one SQLite file.
 //!
 //! ```text
-//! append ─ encode ─▶ queue ─▶ writer thread ─▶ one transaction per group ─▶ answers
-//! load, read, lists ─────────▶ read-only connections, on the blocking pool
+//! append ─ encode ─┬─ few append ──▶ a transaction on the spot
+//!                  └─ many append ─▶ queue ─▶ writer thread ─▶ one transaction per group ─▶ answers
+//! load, read, lists ───────────────▶ read-only connections, on the blocking pool
 //! ```
 //!
-//! Batches are encoded by whoever appends; the writer only checks heads and runs statements. While
-//! it commits, further appends gather in the queue and form the next group, so the cost of a
-//! commit is shared by all sessions. In WAL mode readers and the writer never wait for each other.
+//! Batches are encoded by whoever appends; the writer only checks heads and runs statements. Where
+//! few append, the transaction is theirs, and no thread is woken. Otherwise, and wherever a commit
+//! waits for the disk, appends gather in the queue while the thread commits and form the next group,
+//! so the cost of a commit is shared by all sessions. In WAL mode readers and the writer never wait
+//! for each other.
 //!
 //! # Layout
 //!
@@ -47,6 +50,7 @@ mod cache;
 mod checkpointer;
 mod counters;
 mod error;
+mod familiar;
 mod look;
 mod prepared;
 mod query;
@@ -63,10 +67,11 @@ mod look_tests;
 
 use bell::Bell;
 use counters::Counters;
+use familiar::Familiar;
 use prepared::Prepared;
 use readers::Readers;
 use records::Records;
-use writer::{Command, Queue, Writer};
+use writer::{Command, Desk, Queue, Writer};
 
 /// A [`Log`] in one SQLite file, which it holds for itself until it is closed or dropped.
 ///
@@ -77,10 +82,13 @@ pub struct SqliteLog {
     path: PathBuf,
     commands: mpsc::Sender<Command>,
     bell: Arc<Bell>,
+    /// The writer, where it does not wait for the disk: there whoever appends may use it, too.
+    desk: Option<Arc<Desk>>,
     readers: Arc<Readers>,
+    familiar: Arc<Familiar>,
     counters: Arc<Counters>,
     tables: Arc<Tables>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl SqliteLog {
@@ -115,12 +123,19 @@ impl SqliteLog {
         let bell = Arc::new(Bell::new());
         let queue = Queue { commands: queue, bell: Arc::clone(&bell) };
         let records = Records::new(Arc::clone(&tables));
-        let writer = Writer::new(opened, queue, Arc::clone(&counters), options, records, chroniclers)?;
+        let familiar = Arc::new(Familiar::new(&opened.connection)?);
+        let on_the_spot = options.synchronous == Synchronous::Normal;
+        let writer =
+            Writer::new(opened, Arc::clone(&familiar), Arc::clone(&counters), options, records, chroniclers)?;
+        let desk = Arc::new(Desk::new(Some(writer)));
+        let of_thread = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("switchboard-log".into())
-            .spawn(move || writer.run())
+            .spawn(move || writer::serve(queue, &of_thread))
             .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
-        Ok(Self { path, commands, bell, readers, counters, tables, writer: Mutex::new(Some(thread)) })
+        let desk = on_the_spot.then_some(desk);
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { path, commands, bell, desk, readers, familiar, counters, tables, thread })
     }
 
     /// The file.
@@ -149,6 +164,21 @@ impl SqliteLog {
         self.command(|reply| Command::MaxPages(pages, reply)).await
     }
 
+    /// Commits on the spot, if nobody else is at it, nobody waits, and it is worth it; otherwise hands back.
+    fn commit_alone(&self, append: Box<Prepared>) -> Result<Result<(), StoreError>, Box<Prepared>> {
+        let nobody_waits = self.commands.capacity() == self.commands.max_capacity();
+        let Some(desk) = self.desk.as_ref().filter(|_| nobody_waits) else { return Err(append) };
+        // Whoever holds it is not waited for here, where others wait for this thread.
+        let Ok(mut writer) = desk.try_lock() else { return Err(append) };
+        let Some(writer) = &mut *writer else { return Err(append) };
+        let (outcome, is_checkpoint_due) = writer.commit_alone(append)?;
+        if is_checkpoint_due {
+            // A thread that has more to do than it can looks at it by itself.
+            self.commands.try_send(Command::Checkpoint).ok();
+        }
+        Ok(outcome)
+    }
+
     async fn command(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Command + Send,
@@ -165,7 +195,12 @@ impl SqliteLog {
 impl Log for SqliteLog {
     async fn append(&self, append: Append) -> Result<(), StoreError> {
         let prepared = Box::new(Prepared::new(append, &self.tables)?);
-        self.command(|reply| Command::Append(prepared, reply)).await
+        // Whoever appends again and again without ever having to wait lets others have their turn.
+        tokio::task::consume_budget().await;
+        match self.commit_alone(prepared) {
+            Ok(outcome) => outcome,
+            Err(prepared) => self.command(|reply| Command::Append(prepared, reply)).await,
+        }
     }
 
     fn release(&self, session: &SessionId) {
@@ -174,6 +209,9 @@ impl Log for SqliteLog {
     }
 
     async fn load(&self, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
+        if !self.familiar.may_have(session) && !self.readers.are_closed() {
+            return Ok(None);
+        }
         let session = session.clone();
         self.readers.run(move |connection| query::load(connection, &session)).await
     }
@@ -262,7 +300,7 @@ impl Drop for SqliteLog {
         self.readers.close_now();
         let (closed, _) = mpsc::channel(1);
         drop(std::mem::replace(&mut self.commands, closed));
-        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

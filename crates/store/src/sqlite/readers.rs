@@ -55,6 +55,10 @@ impl Readers {
         task.await.map_err(|_| StoreError::Failed("a read was cut off".into()))?
     }
 
+    pub(super) fn are_closed(&self) -> bool {
+        self.permits.is_closed()
+    }
+
     /// Lets running queries finish and closes all connections.
     pub(super) async fn close(&self) {
         let all = u32::try_from(self.options.readers.max(1)).unwrap_or(u32::MAX);

@@ -1,4 +1,8 @@
-//! The writer: one thread, one transaction per group of appends.
+//! The writer: one transaction per group of appends.
+//!
+//! Whoever appends while few others do commits on the spot: to wake a thread for it, and to be woken by it, costs more
+//! than the commit. Where many append, and where a commit waits for the disk, they leave it to a thread of the log,
+//! which lets them gather.
 //!
 //! An append that conflicts is found out before anything of it is written, so it fails alone. A
 //! fault of the storage rolls the whole group back; then each append is tried once more by itself,
@@ -6,10 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -21,18 +26,21 @@ use crate::sqlite::bell::Bell;
 use crate::sqlite::cache::{Heads, Known};
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
+use crate::sqlite::familiar::Familiar;
 use crate::sqlite::prepared::{Prepared, PreparedRow};
 use crate::sqlite::records::Records;
 use crate::sqlite::schema::{Opened, set_max_pages};
 use crate::sqlite::{SqliteOptions, rebuild, statements};
 
-/// What the writer is asked to do. Each but one is answered, unless the log is closed first.
+/// What the writer is asked to do. What can be waited for is answered, unless the log is closed first.
 pub(super) enum Command {
     Append(Box<Prepared>, oneshot::Sender<Result<(), StoreError>>),
-    /// The one that is not answered.
+    /// Not answered.
     Release(SessionId),
     Rebuild(Box<dyn FnMut(u64, u64) + Send>, oneshot::Sender<Result<(), StoreError>>),
     MaxPages(u32, oneshot::Sender<Result<(), StoreError>>),
+    /// Not answered either: whoever commits on the spot does not wait for the disk.
+    Checkpoint,
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -42,18 +50,43 @@ pub(super) struct Queue {
     pub(super) bell: Arc<Bell>,
 }
 
+/// The thread of the log: serves the queue until the log is closed or dropped.
+pub(super) fn serve(mut queue: Queue, desk: &Desk) {
+    let mut closing = None;
+    while let Some(command) = queue.commands.blocking_recv() {
+        let mut writer = desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(writer) = &mut *writer else { return };
+        closing = writer.serve(command, &mut queue);
+        if closing.is_some() {
+            break;
+        }
+    }
+    let writer = desk.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(queue);
+    if let Some(writer) = writer {
+        writer.finish(closing);
+    }
+}
+
+/// Where the writer is, until the log is closed. Whoever commits on the spot only ever tries to lock it.
+pub(super) type Desk = Mutex<Option<Writer>>;
+
 pub(super) struct Writer {
     path: PathBuf,
     connection: Connection,
     lock: File,
-    queue: Queue,
+    familiar: Arc<Familiar>,
     counters: Arc<Counters>,
     options: SqliteOptions,
     heads: Heads,
-    /// Counts groups of appends.
-    group: u64,
+    /// Counts appends.
+    appended: u64,
+    /// How many there were before the last group.
+    before_group: u64,
     /// How many sessions the last group had.
     company: usize,
+    /// How many appends lie between two of the same session, on the average.
+    spread: f64,
     /// Pages in the write-ahead log, as of the last commit.
     wal_pages: Arc<AtomicU32>,
     checkpointer: Checkpointer,
@@ -73,7 +106,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         opened: Opened,
-        queue: Queue,
+        familiar: Arc<Familiar>,
         counters: Arc<Counters>,
         options: SqliteOptions,
         records: Records,
@@ -86,16 +119,19 @@ impl Writer {
             seen.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let checkpointer = Checkpointer::start(&path)?;
+        let all = Arc::clone(&familiar);
+        let checkpointer = Checkpointer::start(&path, move |connection| all.learn(connection))?;
         Ok(Self {
             path,
             connection,
             lock,
-            queue,
+            familiar,
             counters,
             heads: Heads::new(options.heads),
-            group: 0,
+            appended: 0,
+            before_group: 0,
             company: 0,
+            spread: 0.0,
             wal_pages,
             checkpointer,
             asked: false,
@@ -109,56 +145,81 @@ impl Writer {
         })
     }
 
-    /// Serves the queue until the log is closed or dropped.
-    pub(super) fn run(mut self) {
+    /// Commits one append on the spot, unless it is better left to the thread; then it is handed back. Also answers
+    /// whether the thread has something to do now.
+    pub(super) fn commit_alone(
+        &mut self,
+        append: Box<Prepared>,
+    ) -> Result<(Result<(), StoreError>, bool), Box<Prepared>> {
+        if self.is_crowded() || append.size() > SMALL_APPEND {
+            return Err(append);
+        }
+        let outcome = self.commit(std::slice::from_ref(&*append)).pop().unwrap_or(Err(StoreError::Closed));
+        self.pace.note(1);
+        Ok((outcome, self.is_checkpoint_due()))
+    }
+
+    /// Does what it is asked to, and what comes after it for as long as something does. Answers who has closed the log.
+    fn serve(
+        &mut self,
+        first: Command,
+        queue: &mut Queue,
+    ) -> Option<oneshot::Sender<Result<(), StoreError>>> {
         let mut group = Group::default();
-        let mut held = None;
-        let mut closing = None;
+        let mut held = Some(first);
         loop {
-            if held.is_none() {
-                held = self.gather(&mut group);
-            }
-            if !group.appends.is_empty() {
-                let served = group.appends.len();
-                self.commit(std::mem::take(&mut group));
-                self.checkpoint_if_due();
-                let pause = self.pace.pause(served, &self.options);
-                if held.is_none() && !pause.is_zero() {
-                    held = self.linger(&mut group, pause);
+            match held.take() {
+                Some(Command::Append(append, reply)) => {
+                    group.push(*append, reply);
+                    held = self.gather(&mut group, queue);
                 }
-                continue;
-            }
-            match held.take().or_else(|| self.queue.commands.blocking_recv()) {
-                Some(Command::Append(append, reply)) => group.push(*append, reply),
                 Some(Command::Release(session)) => self.heads.remove(&session),
                 Some(Command::Rebuild(mut progress, reply)) => {
                     self.heads.clear();
-                    let Self { connection, records, chroniclers, .. } = &mut self;
+                    let Self { connection, records, chroniclers, .. } = self;
                     answer(reply, rebuild::rebuild(connection, records, chroniclers, &mut *progress));
                     self.checkpoint_if_due();
                 }
                 Some(Command::MaxPages(pages, reply)) => {
-                    answer(reply, set_max_pages(&self.connection, pages))
+                    answer(reply, set_max_pages(&self.connection, pages));
                 }
-                Some(Command::Close(reply)) => {
-                    closing = Some(reply);
-                    break;
+                Some(Command::Checkpoint) => self.checkpoint_if_due(),
+                Some(Command::Close(reply)) => return Some(reply),
+                None => match queue.commands.try_recv() {
+                    Ok(command) => held = Some(command),
+                    Err(_) => return None,
+                },
+            }
+            while !group.appends.is_empty() {
+                let Group { appends, replies, .. } = std::mem::take(&mut group);
+                let outcomes = self.commit(&appends);
+                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    answer(reply, outcome);
                 }
-                None => break,
+                self.checkpoint_if_due();
+                self.pace.note(appends.len());
+                if held.is_none() && self.is_crowded() {
+                    let pause = self.pace.pause(self.options.linger);
+                    held = self.linger(&mut group, queue, pause);
+                }
             }
         }
-        self.finish(closing);
+    }
+
+    /// Whether so many sessions append so often that it pays to let them gather.
+    fn is_crowded(&self) -> bool {
+        self.spread >= COMPANY as f64 && self.pace.per_second > f64::from(self.options.linger_above)
     }
 
     /// Lets others join the next group for a while. What cannot join is handed back.
-    fn linger(&mut self, group: &mut Group, pause: Duration) -> Option<Command> {
+    fn linger(&mut self, group: &mut Group, queue: &mut Queue, pause: Duration) -> Option<Command> {
         let look = pause / LOOKS;
         let mut gathering = Gathering { company: self.company, ..Gathering::default() };
         for _ in 0..LOOKS {
             let before = group.appends.len();
-            let Queue { commands, bell } = &self.queue;
+            let Queue { commands, bell } = &*queue;
             bell.wait(gathering.missing(), look, || commands.len());
-            let held = self.gather(group);
+            let held = self.gather(group, queue);
             let new = group.appends.iter().skip(before);
             let back = new.filter(|append| self.was_in_last_group(&append.session)).count();
             if held.is_some() || gathering.is_over(group.appends.len() - before, back) {
@@ -169,13 +230,13 @@ impl Writer {
     }
 
     fn was_in_last_group(&self, session: &SessionId) -> bool {
-        self.heads.get(session).is_some_and(|known| known.group == self.group)
+        self.heads.get(session).is_some_and(|known| known.appended > self.before_group)
     }
 
     /// Takes in what is ready, within bounds. What cannot join the group is handed back.
-    fn gather(&mut self, group: &mut Group) -> Option<Command> {
+    fn gather(&mut self, group: &mut Group, queue: &mut Queue) -> Option<Command> {
         while group.appends.len() < self.options.group_appends && group.bytes < self.options.group_bytes {
-            match self.queue.commands.try_recv() {
+            match queue.commands.try_recv() {
                 Ok(Command::Append(append, reply)) => group.push(*append, reply),
                 Ok(Command::Release(session)) => self.heads.remove(&session),
                 Ok(other) => return Some(other),
@@ -185,17 +246,17 @@ impl Writer {
         None
     }
 
-    fn commit(&mut self, group: Group) {
-        let Group { appends, replies, .. } = group;
-        let outcomes = match self.attempt(&appends) {
+    /// Commits appends together; if that fails, each by itself. Answers what became of each.
+    fn commit(&mut self, appends: &[Prepared]) -> Vec<Result<(), StoreError>> {
+        let outcomes = match self.attempt(appends) {
             Ok(outcomes) => outcomes,
             Err(StoreError::Full) => {
                 // Pages that move into the database make room in the write-ahead log.
                 self.checkpoint("PASSIVE");
-                self.attempt_each(&appends)
+                self.attempt_each(appends)
             }
             Err(error) if appends.len() == 1 => vec![Err(error)],
-            Err(_) => self.attempt_each(&appends),
+            Err(_) => self.attempt_each(appends),
         };
         let fault = outcomes.iter().find_map(|outcome| match outcome {
             Ok(()) | Err(StoreError::Conflict { .. }) => None,
@@ -207,12 +268,12 @@ impl Writer {
             (Some(_), false) | (None, true) => {}
         }
         self.healthy = fault.is_none();
-        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+        for outcome in &outcomes {
             if !matches!(outcome, Ok(()) | Err(StoreError::Conflict { .. })) {
                 self.counters.failed();
             }
-            answer(reply, outcome);
         }
+        outcomes
     }
 
     /// Each append in a transaction of its own.
@@ -244,12 +305,18 @@ impl Writer {
         }
         self.counters.committed(changes.appends, changes.events);
         self.pruned_at = changes.pruned_at.unwrap_or(self.pruned_at);
-        self.group += 1;
+        self.before_group = self.appended;
+        self.appended += changes.appends;
         self.company = changes.sessions.len();
         for (session, change) in changes.sessions {
             if let Some(stream) = change.stream {
-                let Change { head, written: summary, .. } = change;
-                self.heads.insert(session, Known { stream, head, summary, group: self.group });
+                let Change { head, written: summary, before, .. } = change;
+                if let Some(before) = before {
+                    #[expect(clippy::cast_precision_loss, reason = "what is beyond that is as good as far")]
+                    let between = (self.appended - before) as f64;
+                    self.spread += (between.min(GATHER) - self.spread) / SPREAD_MEMORY;
+                }
+                self.heads.insert(session, Known { stream, head, summary, appended: self.appended });
             }
         }
         Ok(outcomes)
@@ -271,7 +338,10 @@ impl Writer {
             }
             let stream = match change.stream {
                 Some(stream) => stream,
-                None => *change.stream.insert(statements::insert_stream(&self.connection, &append.session)?),
+                None => {
+                    self.familiar.note(&append.session);
+                    *change.stream.insert(statements::insert_stream(&self.connection, &append.session)?)
+                }
             };
             statements::insert_batch(&mut inserting, stream, append)?;
             for row in &append.rows {
@@ -321,11 +391,15 @@ impl Writer {
                     head: known.head,
                     written: known.summary.clone(),
                     summary: None,
+                    before: Some(known.appended),
                 },
                 None => {
-                    let found = statements::find_head(&self.connection, session)?;
+                    let found = match self.familiar.may_have(session) {
+                        true => statements::find_head(&self.connection, session)?,
+                        false => None,
+                    };
                     let (stream, head) = found.map(|(stream, head)| (Some(stream), head)).unwrap_or_default();
-                    Change { stream, head, written: None, summary: None }
+                    Change { stream, head, written: None, summary: None, before: None }
                 }
             })),
         }
@@ -340,11 +414,22 @@ impl Writer {
         }
     }
 
+    /// Whether pages are to be moved from the write-ahead log into the database, or were.
+    fn is_checkpoint_due(&self) -> bool {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        let overdue = pages >= self.options.checkpoint_pages.saturating_mul(PATIENCE);
+        let is_due = pages >= self.checkpoint_at && (overdue || !self.asked);
+        is_due || self.checkpointer.has_moved()
+    }
+
     /// Moves pages from the write-ahead log into the database, after the answers are out.
     fn checkpoint_if_due(&mut self) {
+        if !self.is_checkpoint_due() {
+            return;
+        }
         let pages = self.wal_pages.load(Ordering::Relaxed);
         let every = self.options.checkpoint_pages;
-        if self.checkpointer.has_moved() {
+        if self.checkpointer.takes_moved() {
             self.asked = false;
         } else if pages < self.checkpoint_at {
             return;
@@ -397,8 +482,8 @@ impl Writer {
 
     /// Tidies up, frees the file, and only then says so.
     fn finish(self, closing: Option<oneshot::Sender<Result<(), StoreError>>>) {
-        let Self { path, connection, lock, queue, counters, checkpointer, .. } = self;
-        drop((queue, checkpointer));
+        let Self { path, connection, lock, counters, checkpointer, .. } = self;
+        drop(checkpointer);
         let tidied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = tidied {
             // The write-ahead log stays beside the file and is read again on the next start.
@@ -414,6 +499,12 @@ impl Writer {
     }
 }
 
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 /// How fast appends come, and so how long it pays to let more of them gather: a commit costs the
 /// same for one as for fifty.
 #[derive(Debug, Default)]
@@ -423,8 +514,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes a commit that served so many appends; answers how long to wait before the next.
-    fn pause(&mut self, served: usize, options: &SqliteOptions) -> Duration {
+    /// Notes a commit that served so many appends.
+    fn note(&mut self, served: usize) {
         #[expect(clippy::disallowed_methods, reason = "paces commits; nothing is decided by it")]
         let now = Instant::now();
         if let Some(before) = self.committed_at.replace(now) {
@@ -434,10 +525,11 @@ impl Pace {
             let rate = served as f64 / seconds;
             self.per_second = self.per_second * memory + rate * (1.0 - memory);
         }
-        if self.per_second <= f64::from(options.linger_above) {
-            return Duration::ZERO;
-        }
-        Duration::from_secs_f64(GATHER / self.per_second).min(options.linger)
+    }
+
+    /// How long to wait before the next, and no longer than this.
+    fn pause(&self, longest: Duration) -> Duration {
+        Duration::from_secs_f64(GATHER / self.per_second).min(longest)
     }
 }
 
@@ -472,6 +564,10 @@ const LOOKS: u32 = 4;
 const COMPANY: usize = 8;
 /// Over how long the pace is averaged.
 const PACE_MEMORY_S: f64 = 0.1;
+/// Over how many appends it is averaged how far those of one session are apart.
+const SPREAD_MEMORY: f64 = 32.0;
+/// Bytes up to which an append is committed on the spot.
+const SMALL_APPEND: usize = 64 << 10;
 
 /// Appends that are committed together.
 #[derive(Default)]
@@ -506,6 +602,8 @@ struct Change<'a> {
     written: Option<Arc<SessionRow>>,
     /// Its row as it becomes, written once per transaction.
     summary: Option<&'a SessionRow>,
+    /// How many appends there were when it appended before; none if that is not known.
+    before: Option<u64>,
 }
 
 enum Checkpoint {

@@ -7,8 +7,10 @@ use serde_json::json;
 use switchboard_core::model::{Finish, TurnOutcome};
 use switchboard_core::{MessageId, PrincipalId, Timestamp, TurnId};
 use switchboard_store::{
-    DeviceFilter, Log, SessionFilter, SqliteLog, SqliteOptions, StoreError, Synchronous,
+    Append, DeviceFilter, Log, SessionFilter, SqliteLog, SqliteOptions, StoreError, Synchronous,
 };
+
+use tokio::task::JoinSet;
 
 use crate::scribe::{Scribe, all, open, options, text};
 
@@ -35,23 +37,124 @@ async fn it_opens_again_after_being_dropped() {
     assert_eq!(all(&open(&folder), scribe.id()).await.len(), 104);
 }
 
+/// What the log answers before anybody else had a chance to do anything.
+async fn at_once(log: &SqliteLog, append: Append) -> Option<Result<(), StoreError>> {
+    let mut append = std::pin::pin!(log.append(append));
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match append.as_mut().poll(context) {
+            std::task::Poll::Ready(outcome) => Some(outcome),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
 #[tokio::test]
 async fn what_is_queued_when_it_is_dropped_is_committed() {
     let folder = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new("s", "ann");
-    let log = open(&folder);
-    let append = scribe.open();
-    {
-        let mut append = std::pin::pin!(log.append(append));
-        // Polled once and given up: it is in the queue.
-        std::future::poll_fn(|context| {
-            let _ = append.as_mut().poll(context);
-            std::task::Poll::Ready(())
-        })
-        .await;
-    }
+    let options = SqliteOptions { synchronous: Synchronous::Full, ..options() };
+    let log = SqliteLog::open(folder.path().join("log.db"), options).unwrap();
+    // Asked once and given up: it is in the queue.
+    at_once(&log, scribe.open()).await;
     drop(log);
     assert_eq!(all(&open(&folder), scribe.id()).await.len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_appends_alone_commits_on_the_spot() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder);
+    let mut scribe = Scribe::new("s", "ann");
+    assert!(matches!(at_once(&log, scribe.open()).await, Some(Ok(()))));
+    for _ in 0..100 {
+        assert!(matches!(at_once(&log, scribe.say("t", 3)).await, Some(Ok(()))));
+    }
+    let stale = Scribe::new("s", "ann").open();
+    assert!(matches!(at_once(&log, stale).await, Some(Err(StoreError::Conflict { .. }))));
+    // Too large to keep others waiting here.
+    log.append(scribe.write(vec![text("t", &"x".repeat(100_000))])).await.unwrap();
+    log.close().await.unwrap();
+    assert!(matches!(log.append(scribe.say("t", 1)).await, Err(StoreError::Closed)));
+    assert_eq!(all(&open(&folder), scribe.id()).await.len(), 302);
+}
+
+#[tokio::test]
+async fn whoever_never_waits_leaves_room_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Arc::new(open(&folder));
+    let mut tasks = JoinSet::new();
+    for name in ["s", "t"] {
+        let log = log.clone();
+        tasks.spawn(async move {
+            let mut scribe = Scribe::new(name, "ann");
+            log.append(scribe.open()).await.unwrap();
+            for _ in 0..1000 {
+                log.append(scribe.say("t", 1)).await.unwrap();
+            }
+        });
+    }
+    tasks.spawn(async move {
+        while log.load(&"t".into()).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let first = log.session(&"s".into()).await.unwrap().unwrap();
+        assert!(first.head < 1001, "it was done before the other one began");
+    });
+    while let Some(outcome) = tasks.join_next().await {
+        outcome.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn where_many_append_they_gather() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions { linger_above: 0, ..options() };
+    let log = Arc::new(SqliteLog::open(folder.path().join("log.db"), options).unwrap());
+    let mut scribes: Vec<Scribe> = (0..20).map(|number| Scribe::new(&format!("s{number}"), "ann")).collect();
+    for scribe in &mut scribes {
+        log.append(scribe.open()).await.unwrap();
+    }
+    for _ in 0..3 {
+        for scribe in &mut scribes {
+            log.append(scribe.say("t", 1)).await.unwrap();
+        }
+    }
+    let before = log.stats().commits;
+    let appends = scribes.iter_mut().map(|scribe| (log.clone(), scribe.say("t", 1)));
+    let mut appends: JoinSet<_> =
+        appends.map(|(log, append)| async move { log.append(append).await }).collect();
+    while let Some(outcome) = appends.join_next().await {
+        outcome.unwrap().unwrap();
+    }
+    let commits = log.stats().commits - before;
+    assert!(commits < 10, "{commits} commits for 20 appends");
+    // Where only one is left, it does not wait for others for ever.
+    let scribe = &mut scribes[0];
+    for _ in 0..500 {
+        log.append(scribe.say("t", 1)).await.unwrap();
+    }
+    assert!(matches!(at_once(&log, scribe.say("t", 1)).await, Some(Ok(()))));
+}
+
+#[tokio::test]
+async fn sessions_are_found_however_new_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let log = open(&folder);
+        for number in 0..round * 10 {
+            let known = Scribe::resume(&log, &format!("s{number}"), "ann").await;
+            assert_eq!(known.session.head().seq, 1, "s{number}");
+        }
+        for number in round * 10..(round + 1) * 10 {
+            let mut scribe = Scribe::new(&format!("s{number}"), "ann");
+            assert!(log.load(scribe.id()).await.unwrap().is_none());
+            log.append(scribe.open()).await.unwrap();
+            assert!(log.load(scribe.id()).await.unwrap().is_some());
+        }
+        log.close().await.unwrap();
+        assert!(log.load(&"nobody".into()).await.is_err(), "it is closed");
+    }
 }
 
 #[tokio::test]
