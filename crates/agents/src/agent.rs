@@ -39,6 +39,12 @@ pub trait Agent: Debug + Send + Sync {
         Recovery::Fail
     }
 
+    /// Whether it makes of the end of a call at once what it is going to make of it, without work that takes long. If
+    /// it can also be repeated, its session has it react before the end is committed, and commits both together.
+    fn reacts_at_once(&self) -> bool {
+        false
+    }
+
     /// Whether it lives outside of this process, which then only relays.
     fn is_remote(&self) -> bool {
         false
@@ -93,6 +99,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn recovery(&self) -> Recovery {
         (**self).recovery()
+    }
+
+    fn reacts_at_once(&self) -> bool {
+        (**self).reacts_at_once()
     }
 
     fn is_remote(&self) -> bool {

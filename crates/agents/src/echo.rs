@@ -137,6 +137,10 @@ impl Agent for Echo {
     fn recovery(&self) -> Recovery {
         Recovery::Replay
     }
+
+    fn reacts_at_once(&self) -> bool {
+        true
+    }
 }
 
 fn tool() -> Tool {

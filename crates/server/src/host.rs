@@ -24,7 +24,7 @@ use crate::config::LimitsConfig;
 use crate::meters::TurnMeter;
 use crate::routes::Routes;
 use crate::secrets::Secrets;
-use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo};
+use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo, Work};
 use crate::workspace::Workspaces;
 
 /// The agents of this server, and who is sent to which.
@@ -195,9 +195,10 @@ impl Host {
         let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
         let lane = turn.device.as_ref().filter(|_| held.is_none()).map(|device| self.lanes.of(device));
         let sign = lease.clone();
-        let repeatable = agent.as_ref().is_some_and(|agent| agent.recovery() == Recovery::Replay);
-        // Boxed, since what is spawned is moved about several times before it rests.
-        let work = Box::pin(async move {
+        let told_ahead =
+            |agent: &Arc<dyn Agent>| agent.recovery() == Recovery::Replay && agent.reacts_at_once();
+        let told_ahead = agent.as_ref().is_some_and(told_ahead);
+        let work = Work::new(async move {
             let _held = match held {
                 Some((place, lane)) => (Some(place), lane),
                 None => {
@@ -211,14 +212,16 @@ impl Host {
             };
             execute(port, agent, &workspaces, stopped, began).await;
         });
+        let running = work.clone().run();
         tokio::spawn(async move {
             tokio::select! {
-                () = work => {}
+                biased;
+                () = running => {}
                 // In the same task, so that an agent that blocks it loses its lease.
                 () = renew(&sign) => {}
             }
         });
-        Executing { agent: turn.agent.clone(), worker, repeatable, stop, board, lease }
+        Executing { agent: turn.agent.clone(), worker, ahead: told_ahead.then_some(work), stop, board, lease }
     }
 }
 

@@ -65,6 +65,10 @@ impl Agent for DeviceScript {
     fn recovery(&self) -> Recovery {
         Recovery::Replay
     }
+
+    fn reacts_at_once(&self) -> bool {
+        true
+    }
 }
 
 /// What the device is to do, and how the turn ends then.

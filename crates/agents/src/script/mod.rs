@@ -98,4 +98,8 @@ impl Agent for Script {
     fn recovery(&self) -> Recovery {
         Recovery::Replay
     }
+
+    fn reacts_at_once(&self) -> bool {
+        true
+    }
 }

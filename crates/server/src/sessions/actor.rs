@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use switchboard_agents::Recovery;
@@ -197,7 +196,6 @@ impl SessionActor {
         self.read(letters, now, &mut draft).await;
         if self.tell_ahead(&mut draft) {
             // What agents make of it at once is committed with it.
-            step_behind().await;
             while letters.len() < BATCH_LETTERS
                 && let Ok(letter) = mailbox.try_recv()
             {
@@ -325,19 +323,6 @@ impl SessionActor {
             }
         }
     }
-}
-
-/// Lets those run who are ready. Unlike the runtime's own way to yield, without a look at the sockets first.
-async fn step_behind() {
-    let mut stepped = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut stepped, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// A letter of the server's own.

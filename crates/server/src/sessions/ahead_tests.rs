@@ -23,6 +23,7 @@ use crate::config::Config;
 #[derive(Debug)]
 struct Parrot {
     recovery: Recovery,
+    at_once: bool,
     runs: Arc<AtomicUsize>,
 }
 
@@ -42,6 +43,10 @@ impl Agent for Parrot {
     fn recovery(&self) -> Recovery {
         self.recovery
     }
+
+    fn reacts_at_once(&self) -> bool {
+        self.at_once
+    }
 }
 
 struct World {
@@ -53,10 +58,10 @@ struct World {
 
 impl World {
     /// A session in which a parrot has asked.
-    async fn open(recovery: Recovery) -> (Self, CallId) {
+    async fn open(recovery: Recovery, at_once: bool) -> (Self, CallId) {
         let folder = tempfile::tempdir().unwrap();
         let runs = Arc::new(AtomicUsize::new(0));
-        let parrot: Arc<dyn Agent> = Arc::new(Parrot { recovery, runs: runs.clone() });
+        let parrot: Arc<dyn Agent> = Arc::new(Parrot { recovery, at_once, runs: runs.clone() });
         let agents = BTreeMap::from([(AgentId::from("parrot"), parrot)]);
         let (sessions, log) = sessions_in(folder.path(), &Config::default(), Vec::new(), agents);
         let world = Self { sessions, log, runs, _folder: folder };
@@ -120,8 +125,8 @@ fn turn() -> TurnId {
 }
 
 /// Whether the batch that has the answer also has what the agent made of it.
-async fn answered_at_once(recovery: Recovery) -> bool {
-    let (world, call) = World::open(recovery).await;
+async fn answered_at_once(recovery: Recovery, at_once: bool) -> bool {
+    let (world, call) = World::open(recovery, at_once).await;
     world.answer(&call, "hello".into()).await.unwrap();
     assert_eq!(world.said().await, ["hello"]);
     let batches = world.batches().await;
@@ -133,17 +138,18 @@ async fn answered_at_once(recovery: Recovery) -> bool {
 
 #[tokio::test]
 async fn what_a_repeatable_agent_makes_of_an_answer_is_committed_with_it() {
-    assert!(answered_at_once(Recovery::Replay).await);
+    assert!(answered_at_once(Recovery::Replay, true).await);
 }
 
 #[tokio::test]
 async fn other_agents_hear_of_an_answer_when_it_is_committed() {
-    assert!(!answered_at_once(Recovery::Fail).await);
+    assert!(!answered_at_once(Recovery::Fail, true).await);
+    assert!(!answered_at_once(Recovery::Replay, false).await);
 }
 
 #[tokio::test]
 async fn an_agent_that_was_told_what_never_happened_begins_again_without_it() {
-    let (world, call) = World::open(Recovery::Replay).await;
+    let (world, call) = World::open(Recovery::Replay, true).await;
     world.log.set_max_pages(1).await.unwrap();
     let refused = world.answer(&call, "forgotten ".repeat(20_000)).await;
     assert!(matches!(refused, Err(Reject::Unavailable { .. })), "{refused:?}");

@@ -30,7 +30,7 @@ pub(super) struct Draft {
     outcomes: Vec<Outcome>,
     /// Turns that begin when the batch is committed.
     claimed: Vec<(TurnId, Reserved)>,
-    /// How many of the events repeatable agents know before they are committed, as far as they are answers.
+    /// How many of the events some agents know before they are committed, as far as they are answers.
     told_ahead: usize,
 }
 
@@ -179,9 +179,9 @@ impl SessionActor {
         self.session.role_of_actor(actor).is_some() || actor.callsign.as_ref().is_some_and(invited)
     }
 
-    /// Tells agents that can be repeated what others have answered, before it is committed: whatever they make of
-    /// it stands behind it in the log, and if it is not committed they are repeated without it. Answers whether
-    /// somebody was told.
+    /// Tells agents that can be repeated what others have answered, before it is committed, and has them react at
+    /// once: whatever they make of it stands behind it in the log, and if it is not committed they are repeated
+    /// without it. Answers whether somebody was told.
     pub(super) fn tell_ahead(&self, draft: &mut Draft) -> bool {
         let by_others = draft.outcomes.iter().any(|outcome| {
             matches!(outcome, Outcome::Op(mail, Ok(_)) if matches!(mail.op, Op::Answer { .. }) && !mail.is_workers())
@@ -191,12 +191,15 @@ impl SessionActor {
         }
         draft.told_ahead = draft.events.len();
         let mut told = false;
-        for committed in &draft.events {
-            let Some(ForExecutor::Answer { turn, call, end }) = committed.event.for_executor() else {
-                continue;
-            };
-            if let Some(executing) = self.executing.get(turn).filter(|executing| executing.repeatable) {
-                executing.board.post(call.clone(), end.clone());
+        for (turn, Executing { ahead, board, .. }) in &self.executing {
+            let Some(work) = ahead else { continue };
+            let answers = draft.events.iter().filter_map(|committed| match committed.event.for_executor() {
+                Some(ForExecutor::Answer { turn: of, call, end }) if of == turn => Some((call, end)),
+                Some(_) | None => None,
+            });
+            let mut answers = answers.peekable();
+            if answers.peek().is_some() {
+                work.tell(|| answers.for_each(|(call, end)| board.post(call.clone(), end.clone())));
                 told = true;
             }
         }
@@ -367,7 +370,7 @@ impl SessionActor {
                 false
             }
             Some(ForExecutor::Answer { turn, call, end }) => {
-                let unaware = |executing: &&Executing| !(ahead && executing.repeatable);
+                let unaware = |executing: &&Executing| !(ahead && executing.ahead.is_some());
                 if let Some(executing) = self.executing.get(turn).filter(unaware) {
                     executing.board.post(call.clone(), end.clone());
                 }
@@ -459,7 +462,7 @@ impl SessionActor {
     fn repeat(&mut self, told_ahead: &[Committed]) {
         for committed in told_ahead {
             let Some(ForExecutor::Answer { turn, .. }) = committed.event.for_executor() else { continue };
-            if self.closed || !self.executing.get(turn).is_some_and(|executing| executing.repeatable) {
+            if self.closed || self.executing.get(turn).is_none_or(|executing| executing.ahead.is_none()) {
                 continue;
             }
             // Dropping the handle stops the agent; in front of what it still says, which does not count any more.

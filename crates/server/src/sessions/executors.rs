@@ -10,13 +10,15 @@ use switchboard_core::{AgentId, CallId, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::work::Work;
+
 /// One running execution, as its session sees it. Dropping it tells the agent to stop.
 #[derive(Debug)]
 pub(crate) struct Executing {
     pub(crate) agent: AgentId,
     pub(crate) worker: WorkerId,
-    /// Whether its agent can be repeated from what is committed, whatever it has been told since.
-    pub(crate) repeatable: bool,
+    /// What its agent does, where the agent can be told what is not committed yet.
+    pub(crate) ahead: Option<Arc<Work>>,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) board: Arc<CallBoard>,
     pub(crate) lease: Arc<Lease>,

@@ -38,10 +38,12 @@ mod mail;
 mod recover_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+mod work;
 
 pub(crate) use accounts::Chroniclers;
 pub(crate) use executors::{CallBoard, Executing, Lease};
 pub(crate) use mail::{AttachRequest, Letter, Mail, ReplyTo, Standing};
+pub(crate) use work::Work;
 
 pub(crate) use actor::own;
 
