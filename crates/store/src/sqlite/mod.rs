@@ -31,7 +31,7 @@
 //! read far faster than a client can take in.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -164,12 +164,16 @@ impl SqliteLog {
         self.command(|reply| Command::MaxPages(pages, reply)).await
     }
 
-    /// Commits on the spot, if nobody else is at it, nobody waits, and it is worth it; otherwise hands back.
-    fn commit_alone(&self, append: Box<Prepared>) -> Result<Result<(), StoreError>, Box<Prepared>> {
+    /// The writer, if nobody is at it and nobody waits. Whoever is at it is not waited for, since others wait for the
+    /// thread that asks.
+    fn idle_writer(&self) -> Option<MutexGuard<'_, Option<Writer>>> {
         let nobody_waits = self.commands.capacity() == self.commands.max_capacity();
-        let Some(desk) = self.desk.as_ref().filter(|_| nobody_waits) else { return Err(append) };
-        // Whoever holds it is not waited for here, where others wait for this thread.
-        let Ok(mut writer) = desk.try_lock() else { return Err(append) };
+        self.desk.as_ref().filter(|_| nobody_waits)?.try_lock().ok()
+    }
+
+    /// Commits on the spot, if it can be and is worth it; otherwise hands back.
+    fn commit_alone(&self, append: Box<Prepared>) -> Result<Result<(), StoreError>, Box<Prepared>> {
+        let Some(mut writer) = self.idle_writer() else { return Err(append) };
         let Some(writer) = &mut *writer else { return Err(append) };
         let (outcome, is_checkpoint_due) = writer.commit_alone(append)?;
         if is_checkpoint_due {
@@ -204,7 +208,10 @@ impl Log for SqliteLog {
     }
 
     fn release(&self, session: &SessionId) {
-        // A writer that is busy, or gone, keeps it for a while longer.
+        if let Some(Some(writer)) = self.idle_writer().as_deref_mut() {
+            return writer.release(session);
+        }
+        // A writer that has too much to do, or is gone, keeps it for a while longer.
         self.commands.try_send(Command::Release(session.clone())).ok();
     }
 

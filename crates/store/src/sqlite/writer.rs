@@ -154,9 +154,18 @@ impl Writer {
         if self.is_crowded() || append.size() > SMALL_APPEND {
             return Err(append);
         }
-        let outcome = self.commit(std::slice::from_ref(&*append)).pop().unwrap_or(Err(StoreError::Closed));
+        self.busy_timeout(Duration::ZERO);
+        let outcomes = self.attempt(std::slice::from_ref(&*append));
+        self.busy_timeout(self.options.busy_timeout);
+        // Whatever is in the way, the thread can wait for it, and tells of it.
+        let Some(outcome) = outcomes.ok().and_then(|mut outcomes| outcomes.pop()) else { return Err(append) };
         self.pace.note(1);
         Ok((outcome, self.is_checkpoint_due()))
+    }
+
+    /// Forgets what it knows of a session in which nothing goes on.
+    pub(super) fn release(&mut self, session: &SessionId) {
+        self.heads.remove(session);
     }
 
     /// Does what it is asked to, and what comes after it for as long as something does. Answers who has closed the log.
@@ -173,7 +182,7 @@ impl Writer {
                     group.push(*append, reply);
                     held = self.gather(&mut group, queue);
                 }
-                Some(Command::Release(session)) => self.heads.remove(&session),
+                Some(Command::Release(session)) => self.release(&session),
                 Some(Command::Rebuild(mut progress, reply)) => {
                     self.heads.clear();
                     let Self { connection, records, chroniclers, .. } = self;
@@ -238,7 +247,7 @@ impl Writer {
         while group.appends.len() < self.options.group_appends && group.bytes < self.options.group_bytes {
             match queue.commands.try_recv() {
                 Ok(Command::Append(append, reply)) => group.push(*append, reply),
-                Ok(Command::Release(session)) => self.heads.remove(&session),
+                Ok(Command::Release(session)) => self.release(&session),
                 Ok(other) => return Some(other),
                 Err(_) => break,
             }

@@ -80,6 +80,20 @@ async fn whoever_appends_alone_commits_on_the_spot() {
 }
 
 #[tokio::test]
+async fn nobody_waits_on_the_spot_for_a_file_that_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(&folder);
+    let mut scribe = Scribe::new("s", "ann");
+    log.append(scribe.open()).await.unwrap();
+    let other = Connection::open(log.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(at_once(&log, scribe.say("t", 1)).await.is_none(), "the file is in use");
+    other.execute_batch("ROLLBACK").unwrap();
+    log.append(scribe.say("t", 1)).await.unwrap();
+    assert_eq!(all(&log, scribe.id()).await.len(), 3);
+}
+
+#[tokio::test]
 async fn whoever_never_waits_leaves_room_for_others() {
     let folder = tempfile::tempdir().unwrap();
     let log = Arc::new(open(&folder));
