@@ -190,18 +190,20 @@ impl SessionActor {
     async fn work(&mut self, letters: &mut Vec<Letter>, mailbox: &mut mpsc::Receiver<Letter>) {
         let now = self.sessions.environment.clock.now();
         let mut draft = Draft::new(self.session.head());
-        for mail in std::mem::take(&mut self.retained) {
-            self.decide(mail, now, &mut draft).await;
-        }
-        self.read(letters, now, &mut draft).await;
-        if self.tell_ahead(&mut draft) {
+        letters.splice(..0, std::mem::take(&mut self.retained).into_iter().map(Letter::Op));
+        let mut reacted = false;
+        loop {
+            self.read(letters, now, &mut draft).await;
+            if reacted || !self.tell_ahead(&mut draft) {
+                break;
+            }
             // What agents make of it at once is committed with it.
+            reacted = true;
             while letters.len() < BATCH_LETTERS
                 && let Ok(letter) = mailbox.try_recv()
             {
                 letters.push(letter);
             }
-            self.read(letters, now, &mut draft).await;
         }
         self.commit(draft).await;
     }
