@@ -200,7 +200,9 @@ impl Log for SqliteLog {
     async fn append(&self, append: Append) -> Result<(), StoreError> {
         let prepared = Box::new(Prepared::new(append, &self.tables)?);
         // Whoever appends again and again without ever having to wait lets others have their turn.
-        tokio::task::consume_budget().await;
+        for _ in 0..STEPS_OF_A_COMMIT {
+            tokio::task::consume_budget().await;
+        }
         match self.commit_alone(prepared) {
             Ok(outcome) => outcome,
             Err(prepared) => self.command(|reply| Command::Append(prepared, reply)).await,
@@ -315,6 +317,10 @@ impl Drop for SqliteLog {
         }
     }
 }
+
+/// How many of the steps after which the runtime lets others have their turn a commit counts for: it takes longer than
+/// most.
+const STEPS_OF_A_COMMIT: u32 = 8;
 
 /// How a [`SqliteLog`] behaves.
 #[derive(Clone, Debug)]

@@ -66,13 +66,15 @@ async fn a_full_disk_refuses_and_recovers() {
 
 /// Eight sessions are written to until each was told that there is no space.
 async fn fill(log: &Arc<SqliteLog>) -> Vec<Scribe> {
-    let tasks: Vec<_> = (0..8)
-        .map(|number| {
+    let mut scribes: Vec<_> = (0..8).map(|number| Scribe::new(&format!("s{number}"), "ann")).collect();
+    for scribe in &mut scribes {
+        log.append(scribe.open()).await.unwrap();
+    }
+    let tasks: Vec<_> = scribes
+        .into_iter()
+        .map(|mut scribe| {
             let log = Arc::clone(log);
             tokio::spawn(async move {
-                let session = format!("s{number}");
-                let mut scribe = Scribe::new(&session, "ann");
-                log.append(scribe.open()).await.unwrap();
                 for _ in 0..100_000 {
                     let before = scribe.session.clone();
                     match log.append(scribe.write(vec![text("t", &"word ".repeat(100))])).await {

@@ -68,8 +68,10 @@ async fn whoever_appends_alone_commits_on_the_spot() {
     let mut scribe = Scribe::new("s", "ann");
     assert!(matches!(at_once(&log, scribe.open()).await, Some(Ok(()))));
     for _ in 0..100 {
+        tokio::task::yield_now().await;
         assert!(matches!(at_once(&log, scribe.say("t", 3)).await, Some(Ok(()))));
     }
+    tokio::task::yield_now().await;
     let stale = Scribe::new("s", "ann").open();
     assert!(matches!(at_once(&log, stale).await, Some(Err(StoreError::Conflict { .. }))));
     // Too large to keep others waiting here.
@@ -148,6 +150,7 @@ async fn where_many_append_they_gather() {
     for _ in 0..500 {
         log.append(scribe.say("t", 1)).await.unwrap();
     }
+    tokio::task::yield_now().await;
     assert!(matches!(at_once(&log, scribe.say("t", 1)).await, Some(Ok(()))));
 }
 
