@@ -193,7 +193,7 @@ sections! {
         pub ring_bytes: usize = 1 << 20,
         /// Sessions in memory at the same time.
         pub resident_sessions: usize = 50_000,
-        /// How long an idle session stays in memory, in milliseconds.
+        /// How long an idle session stays in memory, in milliseconds; less where there are more than 512.
         pub session_idle_ms: u64 = 2_000,
         /// Events after which a session's state is saved, so that it opens without reading all.
         pub snapshot_events: u64 = 1_000,

@@ -299,7 +299,7 @@ impl SessionActor {
         let ActorBounds { idle, resident, .. } = self.sessions.environment.bounds;
         if self.session.owner().is_none() {
             Some(Duration::ZERO)
-        } else if self.sessions.alive() > resident / 2 {
+        } else if self.sessions.alive() > CROWD.min(resident / 2) {
             // Many come and go: whoever is needed again is read from the log again.
             Some(idle.min(CROWDED_IDLE))
         } else {
@@ -341,6 +341,8 @@ pub(super) fn own_mail(op: Op) -> Box<Mail> {
 const FROM_SERVER: &str = "mcp";
 const BATCH_LETTERS: usize = 1024;
 const SMALL_BATCH: usize = 4;
+/// So many sessions in memory are many.
+const CROWD: usize = 512;
 /// How long an idle session stays in memory when there are many.
 const CROWDED_IDLE: Duration = Duration::from_millis(100);
 /// For how long events of a session in which nothing goes on stay in memory.
