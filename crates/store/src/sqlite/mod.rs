@@ -52,6 +52,7 @@ mod counters;
 mod error;
 mod familiar;
 mod look;
+mod pace;
 mod prepared;
 mod query;
 mod readers;

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use switchboard_core::{Chronicler, Position, SessionId, SessionRow, Timestamp};
@@ -27,6 +27,7 @@ use crate::sqlite::cache::{Heads, Known};
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
 use crate::sqlite::familiar::Familiar;
+use crate::sqlite::pace::{COMPANY, GATHER, Gathering, LOOKS, Pace};
 use crate::sqlite::prepared::{Prepared, PreparedRow};
 use crate::sqlite::records::Records;
 use crate::sqlite::schema::{Opened, set_max_pages};
@@ -223,7 +224,7 @@ impl Writer {
     /// Lets others join the next group for a while. What cannot join is handed back.
     fn linger(&mut self, group: &mut Group, queue: &mut Queue, pause: Duration) -> Option<Command> {
         let look = pause / LOOKS;
-        let mut gathering = Gathering { company: self.company, ..Gathering::default() };
+        let mut gathering = Gathering::after(self.company);
         for _ in 0..LOOKS {
             let before = group.appends.len();
             let Queue { commands, bell } = &*queue;
@@ -514,70 +515,6 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// How fast appends come, and so how long it pays to let more of them gather: a commit costs the
-/// same for one as for fifty.
-#[derive(Debug, Default)]
-struct Pace {
-    committed_at: Option<Instant>,
-    per_second: f64,
-}
-
-impl Pace {
-    /// Notes a commit that served so many appends.
-    fn note(&mut self, served: usize) {
-        #[expect(clippy::disallowed_methods, reason = "paces commits; nothing is decided by it")]
-        let now = Instant::now();
-        if let Some(before) = self.committed_at.replace(now) {
-            let seconds = (now - before).as_secs_f64().max(1e-6);
-            let memory = (-seconds / PACE_MEMORY_S).exp();
-            #[expect(clippy::cast_precision_loss, reason = "a group is small")]
-            let rate = served as f64 / seconds;
-            self.per_second = self.per_second * memory + rate * (1.0 - memory);
-        }
-    }
-
-    /// How long to wait before the next, and no longer than this.
-    fn pause(&self, longest: Duration) -> Duration {
-        Duration::from_secs_f64(GATHER / self.per_second).min(longest)
-    }
-}
-
-/// Who has come while the writer lingers.
-#[derive(Debug, Default)]
-struct Gathering {
-    /// How many sessions the last group had.
-    company: usize,
-    /// How many of them have come again.
-    back: usize,
-}
-
-impl Gathering {
-    /// After how many more it is worth to look again before the time has come.
-    const fn missing(&self) -> usize {
-        if self.company < COMPANY { usize::MAX } else { self.company.saturating_sub(self.back) }
-    }
-
-    /// Whether there is nothing to wait for, now that so many more have come, and so many of them again: whoever waits
-    /// for an answer before it asks again must not wait for company as well.
-    const fn is_over(&mut self, new: usize, back: usize) -> bool {
-        self.back += back;
-        new == 0 || self.missing() == 0
-    }
-}
-
-/// How many appends are worth waiting for.
-const GATHER: f64 = 64.0;
-/// How often the writer looks, while it lingers, whether still more come, if nobody wakes it.
-const LOOKS: u32 = 4;
-/// So few sessions are not all that is worth waiting for.
-const COMPANY: usize = 8;
-/// Over how long the pace is averaged.
-const PACE_MEMORY_S: f64 = 0.1;
-/// Over how many appends it is averaged how far those of one session are apart.
-const SPREAD_MEMORY: f64 = 32.0;
-/// Bytes up to which an append is committed on the spot.
-const SMALL_APPEND: usize = 64 << 10;
-
 /// Appends that are committed together.
 #[derive(Default)]
 struct Group {
@@ -625,6 +562,10 @@ fn answer(reply: oneshot::Sender<Result<(), StoreError>>, outcome: Result<(), St
     reply.send(outcome).ok();
 }
 
+/// Over how many appends it is averaged how far those of one session are apart.
+const SPREAD_MEMORY: f64 = 32.0;
+/// Bytes up to which an append is committed on the spot.
+const SMALL_APPEND: usize = 64 << 10;
 const REQUEST_MICROS: u64 = REQUEST_MEMORY.as_secs() * 1_000_000;
 const PRUNE_LIMIT: u32 = 1000;
 
@@ -633,37 +574,3 @@ const PATIENCE: u32 = 8;
 /// How long the writer waits for a checkpoint that is long overdue.
 const OVERDUE_WAIT: Duration = Duration::from_secs(2);
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gathering(company: usize) -> Gathering {
-        Gathering { company, ..Gathering::default() }
-    }
-
-    #[test]
-    fn nobody_waits_when_all_are_back() {
-        let mut gathering = gathering(10);
-        assert!(!gathering.is_over(6, 6));
-        assert!(!gathering.is_over(9, 3), "some of them are new");
-        assert!(gathering.is_over(1, 1));
-    }
-
-    #[test]
-    fn few_may_be_joined_by_others() {
-        let mut gathering = gathering(COMPANY - 1);
-        assert!(!gathering.is_over(COMPANY - 1, COMPANY - 1));
-        assert!(gathering.is_over(0, 0), "nobody has come");
-    }
-
-    #[test]
-    fn it_goes_on_for_as_long_as_somebody_comes() {
-        let mut gathering = gathering(100);
-        for _ in 0..5 {
-            assert!(!gathering.is_over(1, 1));
-        }
-        assert_eq!(gathering.missing(), 95, "of those who were there before");
-        assert!(gathering.is_over(0, 0));
-    }
-}
