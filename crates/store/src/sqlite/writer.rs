@@ -441,13 +441,9 @@ impl Writer {
         let every = self.options.checkpoint_pages;
         if self.checkpointer.takes_moved() {
             self.asked = false;
-        } else if pages < self.checkpoint_at {
-            return;
         } else if pages < every.saturating_mul(PATIENCE) {
-            if !self.asked {
-                self.asked = true;
-                self.checkpointer.ask();
-            }
+            self.asked = true;
+            self.checkpointer.ask();
             return;
         }
         match self.checkpoint("PASSIVE") {
