@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -67,7 +68,17 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(&lock_path)
         .map_err(|error| cannot("open the lock of", path, &error))?;
-    match file.try_lock() {
+    // Whoever was killed a moment ago may still be on its way out, and a program that is being started holds copies of
+    // our own files for a moment.
+    let mut outcome = file.try_lock();
+    for _ in 0..LOCK_LOOKS {
+        if !matches!(outcome, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_LOOK_EVERY);
+        outcome = file.try_lock();
+    }
+    match outcome {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
@@ -264,3 +275,6 @@ const APPLICATION: i32 = 0x5357_4244;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_BYTES: i64 = 4096;
 const STATEMENTS: usize = 128;
+/// How often it is tried to get hold of a file that is in use, and after how long each time.
+const LOCK_LOOKS: u32 = 20;
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(25);
