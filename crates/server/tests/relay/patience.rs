@@ -48,11 +48,11 @@ async fn asp_070_the_default_is_a_second() {
 
 #[tokio::test]
 async fn a_function_that_keeps_talking_is_not_silent() {
-    let mut relayed = Relayed::start(&["agents.fn.gap_timeout_ms=1000"]).await;
+    let mut relayed = Relayed::start(&["agents.fn.gap_timeout_ms=3000"]).await;
     let (mut peer, mut exchange) = relayed.asked("hi").await;
     exchange.begin_records().await;
     for _ in 0..8 {
-        sleep(Duration::from_millis(250)).await;
+        sleep(Duration::from_millis(500)).await;
         exchange.record(json!({ "t": "ping" })).await;
     }
     exchange.record(text("at last")).await;
@@ -97,7 +97,7 @@ async fn asp_075_what_is_cancelled_while_it_waits_for_a_place_is_not_begun() {
     let mut second = relayed.client().await;
     second.invoke(1, "cancelled").await;
     second.invoke(2, "overdue").await;
-    second.send(INVOKE, 3, &json!({ "input": "overdue", "deadline_ms": 1_000 })).await;
+    second.send(INVOKE, 3, &json!({ "input": "overdue", "deadline_ms": 4_000 })).await;
     second.wait(|frame| frame.id == 1 && frame.value["state"] == "queued").await;
     second.send(INTERRUPT, 1, &json!({})).await;
     assert_eq!(second.finish(1).await.1.outcome(), "interrupted");

@@ -91,6 +91,9 @@ async fn nobody_waits_on_the_spot_for_a_file_that_is_in_use() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert!(at_once(&log, scribe.say("t", 1)).await.is_none(), "the file is in use");
     other.execute_batch("ROLLBACK").unwrap();
+    while log.stats().appends < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     log.append(scribe.say("t", 1)).await.unwrap();
     assert_eq!(all(&log, scribe.id()).await.len(), 3);
 }

@@ -68,7 +68,7 @@ async fn up_to_max_inflight(run: &Run<'_>) -> Outcome {
 
 async fn order_within_an_id(run: &Run<'_>) -> Outcome {
     let mut peer = Peer::standard(run).await?;
-    let slow = peer.say("count 40 every 10").await;
+    let slow = peer.say("count 40 every 50").await;
     peer.record(slow, "text").await?;
     let quick = peer.say("echo quick").await;
     let quick = peer.finish(quick).await?;
