@@ -276,5 +276,5 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_BYTES: i64 = 4096;
 const STATEMENTS: usize = 128;
 /// How often it is tried to get hold of a file that is in use, and after how long each time.
-const LOCK_LOOKS: u32 = 20;
+const LOCK_LOOKS: u32 = 40;
 const LOCK_LOOK_EVERY: Duration = Duration::from_millis(25);

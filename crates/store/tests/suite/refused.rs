@@ -1,6 +1,8 @@
 //! Files that must not be opened, and must not be reset.
 
+use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use switchboard_store::{Log, SqliteLog};
@@ -98,6 +100,20 @@ async fn a_log_in_use() {
     log.append(Scribe::new("s", "ann").open()).await.unwrap();
     log.close().await.unwrap();
     SqliteLog::open(log.path(), options()).unwrap();
+}
+
+#[tokio::test]
+async fn a_log_that_is_being_let_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let lock = File::open(folder.path().join("log.db.lock")).unwrap();
+    lock.lock().unwrap();
+    let leaving = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(lock);
+    });
+    SqliteLog::open(&path, options()).unwrap();
+    leaving.join().unwrap();
 }
 
 #[tokio::test]
