@@ -76,13 +76,13 @@ impl Client {
     }
 
     /// Reads until everything has ended or the connection is gone, and tells of every turn that begins or goes on.
-    async fn read(mut self, mut peer: Peer, begun: mpsc::UnboundedSender<(u16, u16)>) -> Self {
+    async fn read(mut self, mut peer: Peer, begun: mpsc::UnboundedSender<()>) -> Self {
         let mut silent: BTreeSet<u16> = self.seen.keys().copied().collect();
         while self.seen.values().any(|frames| !frames.last().is_some_and(Frame::is_terminal)) {
             match peer.next().await {
                 Ok(frame) if frame.id != 0 && matches!(frame.opcode, STREAM | ERROR) => {
                     if (frame.text().is_some() || frame.is_terminal()) && silent.remove(&frame.id) {
-                        begun.send((self.number, frame.id)).ok();
+                        begun.send(()).ok();
                     }
                     self.seen.get_mut(&frame.id).expect("an id that was used").push(frame);
                 }
@@ -115,6 +115,13 @@ fn input(client: u16, id: u16) -> String {
     (0..WORDS).map(|word| format!("c{client}r{id}w{word} ")).collect::<String>().trim_end().to_owned()
 }
 
+/// Waits until so many turns have begun, or gone on.
+async fn all_begin(begun: &mut mpsc::UnboundedReceiver<()>, turns: usize) {
+    for _ in 0..turns {
+        timeout(PATIENCE, begun.recv()).await.expect("every turn begins, or goes on");
+    }
+}
+
 /// Runs 200 turns at the same time over several connections, and kills the server `kills` times.
 async fn survive(kills: usize) {
     let data = tempfile::tempdir().unwrap();
@@ -128,9 +135,7 @@ async fn survive(kills: usize) {
     }
     let mut open = usize::from(CONNECTIONS * TURNS);
     for kill in 0..kills {
-        for _ in 0..open {
-            timeout(PATIENCE, all.recv()).await.expect("every turn begins, or goes on");
-        }
+        all_begin(&mut all, open).await;
         server.kill();
         let mut clients = Vec::new();
         for reader in readers.drain(..) {
@@ -275,9 +280,7 @@ async fn asp_078_sigterm_parks_what_takes_too_long() {
     let (client, peer) = Client::start(0, server.address).await;
     let (begun, mut all) = mpsc::unbounded_channel();
     let reader = tokio::spawn(client.read(peer, begun.clone()));
-    for _ in 0..TURNS {
-        timeout(PATIENCE, all.recv()).await.expect("every turn begins");
-    }
+    all_begin(&mut all, usize::from(TURNS)).await;
     server.terminate();
     let (status, said) = server.wait(Duration::from_secs(20));
     assert_eq!(status.code(), Some(0), "{said}");

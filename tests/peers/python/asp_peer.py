@@ -848,18 +848,19 @@ async def asp_048_credit(world):
     equal(text_of(await peer.finish(other)), "not held up", "another request")
     mine = lambda frame: frame.id == id or frame.opcode == TOOL_DEF
     streamed = lambda: sum(len(frame.payload) for frame in peer.inbox if frame.id == id)
-    for _ in range(100):
-        if streamed() < window:
+
+    async def settled(window, seconds):
+        """How much has come once the window is used, and some time later."""
+        deadline = time.monotonic() + PATIENCE
+        while streamed() < window and time.monotonic() < deadline:
             await peer.quiet(0.1, mine)
-    await peer.quiet(0.5, mine)
-    used = streamed()
+        await peer.quiet(seconds, mine)
+        return streamed()
+
+    used = await settled(window, 0.5)
     ensure(window <= used < window + 1_024, f"{used} bytes in a window of {window}")
     await peer.interrupt(id, mode="credit", bytes=4_096)
-    for _ in range(100):
-        if streamed() < window + 4_096:
-            await peer.quiet(0.1, mine)
-    await peer.quiet(0.3, mine)
-    used = streamed()
+    used = await settled(window + 4_096, 0.3)
     ensure(window + 4_096 <= used < window + 4_096 + 1_024, f"{used} bytes after more credit")
     await peer.interrupt(id, mode="credit")
     equal((await peer.error(0, 2005))["ref"], id, "credit without bytes")
@@ -902,6 +903,8 @@ async def pause_and_resume(world):
         came = len(peer.inbox)
         await peer.quiet(0.5, lambda frame: True)
     ensure("400 " not in text_of(frame for frame in peer.inbox if frame.id == id), "it is not paused")
+    peer.inbox = [frame for frame in peer.inbox if frame.id != id]
+    await peer.quiet(0.4, lambda frame: frame.opcode == TOOL_DEF)
     await peer.interrupt(id, mode="resume")
     frames = await peer.finish(id)
     ensure(text_of(frames).endswith("399 400 "), text_of(frames)[-40:])
