@@ -45,6 +45,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
 use crate::tables::Tables;
 
+mod ahead;
 mod bell;
 mod cache;
 mod checkpointer;

@@ -13,7 +13,6 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,9 +21,9 @@ use switchboard_core::{Chronicler, Position, SessionId, SessionRow, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
+use crate::sqlite::ahead::{WriteAhead, move_now, set_busy_timeout};
 use crate::sqlite::bell::Bell;
 use crate::sqlite::cache::{Heads, Known};
-use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::counters::Counters;
 use crate::sqlite::familiar::Familiar;
 use crate::sqlite::pace::{COMPANY, GATHER, Gathering, LOOKS, Pace};
@@ -88,13 +87,7 @@ pub(super) struct Writer {
     company: usize,
     /// How many appends lie between two of the same session, on the average.
     spread: f64,
-    /// Pages in the write-ahead log, as of the last commit.
-    wal_pages: Arc<AtomicU32>,
-    checkpointer: Checkpointer,
-    /// Whether it is at work.
-    asked: bool,
-    /// At how many of them the next checkpoint is due.
-    checkpoint_at: u32,
+    ahead: WriteAhead,
     /// When keys were last forgotten, by the time of the events themselves.
     pruned_at: Timestamp,
     /// Whether the last transaction went through; a change is reported once.
@@ -114,14 +107,7 @@ impl Writer {
         chroniclers: Vec<Arc<dyn Chronicler>>,
     ) -> Result<Self, StoreError> {
         let Opened { path, mut connection, lock } = opened;
-        let wal_pages = Arc::new(AtomicU32::new(0));
-        let seen = Arc::clone(&wal_pages);
-        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            seen.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
-            Ok(())
-        }))?;
-        let all = Arc::clone(&familiar);
-        let checkpointer = Checkpointer::start(&path, move |connection| all.learn(connection))?;
+        let ahead = WriteAhead::watch(&mut connection, &path, &familiar, &options)?;
         Ok(Self {
             path,
             connection,
@@ -133,10 +119,7 @@ impl Writer {
             before_group: 0,
             company: 0,
             spread: 0.0,
-            wal_pages,
-            checkpointer,
-            asked: false,
-            checkpoint_at: options.checkpoint_pages,
+            ahead,
             pruned_at: Timestamp::default(),
             healthy: true,
             pace: Pace::default(),
@@ -155,13 +138,13 @@ impl Writer {
         if self.is_crowded() || append.size() > SMALL_APPEND {
             return Err(append);
         }
-        self.busy_timeout(Duration::ZERO);
+        set_busy_timeout(&self.connection, Duration::ZERO);
         let outcomes = self.attempt(std::slice::from_ref(&*append));
-        self.busy_timeout(self.options.busy_timeout);
+        set_busy_timeout(&self.connection, self.options.busy_timeout);
         // Whatever is in the way, the thread can wait for it, and tells of it.
         let Some(outcome) = outcomes.ok().and_then(|mut outcomes| outcomes.pop()) else { return Err(append) };
         self.pace.note(1);
-        Ok((outcome, self.is_checkpoint_due()))
+        Ok((outcome, self.ahead.is_due()))
     }
 
     /// Forgets what it knows of a session in which nothing goes on.
@@ -188,12 +171,12 @@ impl Writer {
                     self.heads.clear();
                     let Self { connection, records, chroniclers, .. } = self;
                     answer(reply, rebuild::rebuild(connection, records, chroniclers, &mut *progress));
-                    self.checkpoint_if_due();
+                    self.ahead.move_if_due(&self.connection, self.healthy);
                 }
                 Some(Command::MaxPages(pages, reply)) => {
                     answer(reply, set_max_pages(&self.connection, pages));
                 }
-                Some(Command::Checkpoint) => self.checkpoint_if_due(),
+                Some(Command::Checkpoint) => self.ahead.move_if_due(&self.connection, self.healthy),
                 Some(Command::Close(reply)) => return Some(reply),
                 None => match queue.commands.try_recv() {
                     Ok(command) => held = Some(command),
@@ -206,7 +189,7 @@ impl Writer {
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
                     answer(reply, outcome);
                 }
-                self.checkpoint_if_due();
+                self.ahead.move_if_due(&self.connection, self.healthy);
                 self.pace.note(appends.len());
                 if held.is_none() && self.is_crowded() {
                     let pause = self.pace.pause(self.options.linger);
@@ -262,7 +245,7 @@ impl Writer {
             Ok(outcomes) => outcomes,
             Err(StoreError::Full) => {
                 // Pages that move into the database make room in the write-ahead log.
-                self.checkpoint("PASSIVE");
+                move_now(&self.connection, self.healthy);
                 self.attempt_each(appends)
             }
             Err(error) if appends.len() == 1 => vec![Err(error)],
@@ -424,72 +407,11 @@ impl Writer {
         }
     }
 
-    /// Whether pages are to be moved from the write-ahead log into the database, or were.
-    fn is_checkpoint_due(&self) -> bool {
-        let pages = self.wal_pages.load(Ordering::Relaxed);
-        let overdue = pages >= self.options.checkpoint_pages.saturating_mul(PATIENCE);
-        let is_due = pages >= self.checkpoint_at && (overdue || !self.asked);
-        is_due || self.checkpointer.has_moved()
-    }
-
-    /// Moves pages from the write-ahead log into the database, after the answers are out.
-    fn checkpoint_if_due(&mut self) {
-        if !self.is_checkpoint_due() {
-            return;
-        }
-        let pages = self.wal_pages.load(Ordering::Relaxed);
-        let every = self.options.checkpoint_pages;
-        if self.checkpointer.takes_moved() {
-            self.asked = false;
-        } else if pages < every.saturating_mul(PATIENCE) {
-            self.asked = true;
-            self.checkpointer.ask();
-            return;
-        }
-        match self.checkpoint("PASSIVE") {
-            Some(Checkpoint::Whole) => self.checkpoint_at = every,
-            // Readers still need old pages. If that goes on for long, wait for them a moment.
-            Some(Checkpoint::Part) if pages >= every.saturating_mul(PATIENCE) => {
-                // Beyond that, appends wait for the log rather than the log for appends.
-                let overdue = pages >= every.saturating_mul(PATIENCE + PATIENCE / 2);
-                let patience = if overdue { OVERDUE_WAIT } else { CHECKPOINT_WAIT };
-                if self.asked {
-                    self.checkpointer.wait(patience);
-                }
-                self.busy_timeout(patience);
-                let done = self.checkpoint("RESTART");
-                self.busy_timeout(self.options.busy_timeout);
-                let whole = matches!(done, Some(Checkpoint::Whole));
-                self.checkpoint_at = if whole { every } else { pages.saturating_add(every) };
-            }
-            Some(Checkpoint::Part) | None => self.checkpoint_at = pages.saturating_add(every),
-        }
-    }
-
-    fn checkpoint(&self, mode: &str) -> Option<Checkpoint> {
-        let sql = format!("PRAGMA wal_checkpoint({mode})");
-        let done = self.connection.query_row(&sql, [], |row| {
-            let (busy, total, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(if !busy && moved >= total { Checkpoint::Whole } else { Checkpoint::Part })
-        });
-        // While nothing can be written this fails again and again, and the log has said so once.
-        done.inspect_err(|error| match self.healthy {
-            true => tracing::warn!(%error, "checkpoint failed"),
-            false => tracing::debug!(%error, "checkpoint failed"),
-        })
-        .ok()
-    }
-
-    fn busy_timeout(&self, timeout: Duration) {
-        if let Err(error) = self.connection.busy_timeout(timeout) {
-            tracing::warn!(%error, "cannot set the busy timeout");
-        }
-    }
-
     /// Tidies up, frees the file, and only then says so.
     fn finish(self, closing: Option<oneshot::Sender<Result<(), StoreError>>>) {
-        let Self { path, connection, lock, counters, checkpointer, .. } = self;
-        drop(checkpointer);
+        let Self { path, connection, lock, counters, ahead, .. } = self;
+        // Its thread has the file open too.
+        drop(ahead);
         let tidied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = tidied {
             // The write-ahead log stays beside the file and is read again on the next start.
@@ -548,11 +470,6 @@ struct Change<'a> {
     before: Option<u64>,
 }
 
-enum Checkpoint {
-    Whole,
-    Part,
-}
-
 fn answer(reply: oneshot::Sender<Result<(), StoreError>>, outcome: Result<(), StoreError>) {
     // Whoever asked may be gone; that changes nothing.
     reply.send(outcome).ok();
@@ -564,9 +481,3 @@ const SPREAD_MEMORY: f64 = 32.0;
 const SMALL_APPEND: usize = 64 << 10;
 const REQUEST_MICROS: u64 = REQUEST_MEMORY.as_secs() * 1_000_000;
 const PRUNE_LIMIT: u32 = 1000;
-
-/// So many times the usual size may the write-ahead log reach before readers are waited for.
-const PATIENCE: u32 = 8;
-/// How long the writer waits for a checkpoint that is long overdue.
-const OVERDUE_WAIT: Duration = Duration::from_secs(2);
-const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
