@@ -12,6 +12,7 @@ mod limits;
 pub mod map;
 pub mod message;
 mod protocol;
+mod refusal;
 pub mod state;
 pub mod validate;
 
