@@ -12,7 +12,7 @@ use md5::{Digest as _, Md5};
 use serde::ser::{Serialize, SerializeMap as _, Serializer as _};
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
-use switchboard_core::{Timestamp, wide};
+use switchboard_core::{Timestamp, hex, wide};
 
 use crate::codec::timestamp;
 
@@ -149,7 +149,7 @@ impl FileSender {
             object.entry("filename", &spec.filename)?;
             object.entry("total_chunks", &spec.total_chunks())?;
             match spec.checksum {
-                Checksum::Md5 => object.entry("checksum", &hex(md5)),
+                Checksum::Md5 => object.entry("checksum", &hex(&md5.finalize())),
                 Checksum::Off => Ok(()),
             }
         })))
@@ -378,7 +378,7 @@ impl Receiver {
         if file.chunks != file.total_chunks {
             return Err(TransferError::Chunks { said: file.total_chunks, got: file.chunks });
         }
-        let checksum = hex(file.md5);
+        let checksum = hex(&file.md5.finalize());
         if self.config.validation == Validation::On {
             if file.got != file.size {
                 return Err(TransferError::Size { said: file.size, got: file.got });
@@ -398,10 +398,6 @@ const fn chunks(size: u64, chunk_size: u64) -> u64 {
 
 fn number(metadata: &Map<String, Value>, key: &'static str) -> Result<u64, TransferError> {
     metadata.get(key).and_then(Value::as_u64).ok_or(TransferError::Metadata(key))
-}
-
-fn hex(md5: Md5) -> String {
-    md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An object with blanks behind colons and commas, as the reference writes these.

@@ -22,6 +22,7 @@ use switchboard_asp::message::{
 use switchboard_asp::upgrade::{SUBPROTOCOL, bearer_entry, bearer_token, is_bearer_entry};
 use switchboard_asp::value::decode_json;
 use switchboard_asp::{ClientMessage, Flags, Frame, FrameReader, Map, Opcode, ServerMessage, Value};
+use switchboard_core::hex;
 
 const MAX: usize = 1024 * 1024;
 
@@ -339,7 +340,7 @@ fn asp_033_vector_t14_is_success() {
 fn t24_signature_and_digest() {
     let vector = Vector::named("T24");
     let body = vector.map.get_str("body").unwrap();
-    assert_eq!(hex_of(&Sha256::digest(body)), vector.map.get_str("body_sha256").unwrap());
+    assert_eq!(hex(&Sha256::digest(body)), vector.map.get_str("body_sha256").unwrap());
     let headers = vector.map.get("headers").and_then(Value::as_map).unwrap();
     let signed = format!(
         "{}.{}.{body}",
@@ -405,10 +406,6 @@ fn digest_ignores_encoding_order_and_the_three_members() {
     map(other).encode(Enc::Msgpack, &mut packed);
     let Ok(Value::Map(unpacked)) = Value::decode(Enc::Msgpack, &packed) else { panic!("no map") };
     assert_eq!(base, digest(&unpacked));
-}
-
-fn hex_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hmac_sha256(key: &[u8], text: &[u8]) -> Vec<u8> {

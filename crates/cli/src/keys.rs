@@ -1,5 +1,6 @@
 //! `switchboard keys`: credentials for the configuration.
 
+use switchboard_core::hex;
 use switchboard_server::auth::hash_key;
 
 use crate::console::Console;
@@ -61,7 +62,7 @@ fn fresh() -> Result<String, Failure> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(&bytes);
     Ok(format!("sk_{digits}"))
 }
 

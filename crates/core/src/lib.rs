@@ -17,6 +17,7 @@ mod backlog;
 mod bucket;
 mod chronicle;
 mod connection;
+mod hex;
 mod id;
 mod journal;
 mod keys;
@@ -48,6 +49,7 @@ pub use connection::{
     Close, CloseReason, Connection, Errand, Frame, Head, Heard, Input, Output, Reply, RequestId, Utterance,
     Violation,
 };
+pub use hex::hex;
 pub use id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
 };

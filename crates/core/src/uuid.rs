@@ -1,5 +1,7 @@
 //! Names of the form that many protocols expect.
 
+use crate::hex::DIGITS;
+
 /// A UUID (version 4) of the first 16 of these random bytes; six of their bits say that it is one.
 pub fn uuid(random: &[u8]) -> String {
     let mut first = [0; 16];
@@ -24,18 +26,6 @@ const LENGTH: usize = 36;
 
 /// Where the digits of each byte begin.
 const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-
-/// The two digits of each byte.
-const DIGITS: [[u8; 2]; 256] = {
-    let mut all = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        all[byte] = [HEX[byte >> 4], HEX[byte & 0xf]];
-        byte += 1;
-    }
-    all
-};
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use sha2::{Digest as _, Sha256};
+use switchboard_core::hex;
 
 use crate::config::Config;
 use crate::origin::OriginPolicy;
@@ -63,7 +64,7 @@ impl Demo {
 }
 
 fn tag(bytes: &[u8]) -> String {
-    let digest: String = Sha256::digest(bytes).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(Sha256::digest(bytes).iter().take(12));
     format!("\"{digest}\"")
 }
 

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
-use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex};
+use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, hex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -130,7 +130,7 @@ impl Server {
         let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
         let voices = voices::open(&config).map_err(ServeError::Config)?;
         let ears = Arc::new(Ears::new(&config, voices.clone()).map_err(ServeError::Config)?);
-        let node: String = crate::entropy::bytes().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let node = hex(crate::entropy::bytes().iter().take(6));
         let workspaces = if config.is_development() && config.workspaces.is_empty() {
             Workspaces::Any
         } else {

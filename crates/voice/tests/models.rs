@@ -9,6 +9,7 @@ use std::fs;
 use common::http::HttpServer;
 use common::models_dir;
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 use switchboard_voice::models::{FetchError, Model, Sources, catalogue, fetch, find, model_status, status};
 
 fn moonshine() -> &'static Model {
@@ -32,7 +33,7 @@ async fn every_file_of_every_model_is_what_it_should_be() {
     for model in catalogue() {
         for file in model.files() {
             let content = fs::read(model.folder(&dir).join(file.name)).unwrap();
-            let digest: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = hex(&Sha256::digest(&content));
             assert_eq!((content.len() as u64, digest.as_str()), (file.bytes, file.sha256), "{}", file.name);
         }
         let left: Vec<_> = fs::read_dir(model.folder(&dir)).unwrap().collect();

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use switchboard_core::Seed;
+use switchboard_core::{Seed, hex};
 
 mod chats;
 mod command;
@@ -166,7 +166,7 @@ impl AcolyteClient {
     fn mint(&mut self) -> RpcId {
         self.minted += 1;
         let digest = self.seed.derive("rpc", self.minted);
-        let hex: String = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(digest.iter().take(10));
         RpcId::parse(&format!("rpc_{hex}")).unwrap_or_else(RpcId::unknown)
     }
 

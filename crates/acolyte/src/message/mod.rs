@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use switchboard_core::TurnId;
+use switchboard_core::{TurnId, hex};
 
 mod capability;
 mod event;
@@ -259,7 +259,7 @@ impl TaskId {
         match turn.as_str().strip_prefix(TURN_PREFIX) {
             Some(rest) if is_body(rest) => Self(format!("task_{rest}").into()),
             _ => {
-                let hex: String = turn.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
+                let hex = hex(turn.as_str().as_bytes());
                 Self(format!("task_{hex}").into())
             }
         }
@@ -274,7 +274,7 @@ impl TaskId {
 impl ErrorId {
     /// From some random bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(bytes);
         Self(format!("err_{hex}").into())
     }
 }

@@ -15,7 +15,7 @@ use switchboard_asp::relay::{
     webhook_id,
 };
 use switchboard_core::model::Setting;
-use switchboard_core::{Pii, PrincipalId, Timestamp};
+use switchboard_core::{Pii, PrincipalId, Timestamp, hex};
 
 use super::config::{FunctionConfig, FunctionError};
 use super::guard::PublicOnly;
@@ -187,7 +187,7 @@ pub(super) fn invocation_id(brief: &Brief) -> String {
     hash.update([0]);
     hash.update(brief.turn.as_str().as_bytes());
     let digest = hash.finalize();
-    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(digest.iter().take(16));
     format!("inv_{name}")
 }
 
@@ -244,7 +244,7 @@ pub(super) fn principal(id: &PrincipalId) -> Principal {
 /// Ties what the function traces to the invocation.
 fn trace_parent(invocation: &Invocation) -> String {
     let digest = Sha256::digest(invocation.inv.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&digest);
     let (trace, span) = (&hex[..32], &hex[32..48]);
     format!("00-{trace}-{span}-01")
 }

@@ -22,7 +22,7 @@ use switchboard_asp::relay::{Answer, Cancellation, Event, Piece};
 use switchboard_core::model::{
     CallEnd, CallError, CallKind, Failure, FailureKind, Output, Standby, TurnEnd, TurnOutcome,
 };
-use switchboard_core::{CallId, ToolName};
+use switchboard_core::{CallId, ToolName, hex};
 
 use super::Function;
 use super::relay::{Delivery, Opened};
@@ -372,7 +372,7 @@ impl<'a> Work<'a> {
     /// Another name for a call: calls of all turns of a session share one space of names.
     fn other_name(&self, name: &str) -> CallId {
         let digest = Sha256::digest(self.turn.brief().turn.as_str().as_bytes());
-        let token: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(digest.iter().take(4));
         CallId::new(format!("{name}{OTHER_NAME}{token}"))
     }
 

@@ -4,6 +4,7 @@
 //! came first: a call must not reach another tool because a server has gone.
 
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 
 /// The names that a tool may be offered under.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ impl Names {
     pub(super) fn new(server: &str, prefix: &str, tool: &str) -> Self {
         let wanted = format!("{prefix}{tool}");
         let digest = Sha256::digest(format!("{server}\0{tool}"));
-        let mark: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let mark = hex(digest.iter().take(4));
         let fit = wanted.chars().map(|c| if allowed(c) { c } else { '_' });
         let kept: String = fit.take(MAX_NAME - 1 - mark.len()).collect();
         let fits = (1..=MAX_NAME).contains(&wanted.len()) && wanted.chars().all(allowed);

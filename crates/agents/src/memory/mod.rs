@@ -9,6 +9,7 @@ mod shown;
 mod words;
 
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 
 pub use config::EmbedderConfig;
 pub use embedder::{Embedder, EmbedderError, MAX_BATCH};
@@ -30,7 +31,7 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 /// Tells a text from any other, so that what was made of it can be found again without keeping it.
 pub fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

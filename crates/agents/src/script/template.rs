@@ -8,10 +8,11 @@
 //! `{n:number}` and `{text:json}` turn a text into one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 
 /// A text with variables, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,14 +171,6 @@ pub(super) fn as_text(value: Value) -> String {
         Value::String(text) => text,
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// The variable that `text` begins with, and what follows it.

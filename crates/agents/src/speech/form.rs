@@ -1,6 +1,7 @@
 //! A request with a file in it, as `multipart/form-data`.
 
 use bytes::Bytes;
+use switchboard_core::hex;
 
 use super::recording::Recording;
 
@@ -37,7 +38,7 @@ impl Form {
 
 /// A line that does not occur in the audio.
 fn boundary(seed: &[u8], audio: &[u8]) -> String {
-    let seed: String = seed.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let seed = hex(seed.iter().take(16));
     let mut number = 0_u64;
     loop {
         let boundary = format!("switchboard-{seed}-{number}");

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use switchboard_core::model::{
     Batch, CallEnd, CallError, CallKind, CallRequest, Executor, Failure, FailureKind,
 };
-use switchboard_core::{Attempt, CallId, Op, Timestamp, ToolName};
+use switchboard_core::{Attempt, CallId, Op, Timestamp, ToolName, hex};
 use tokio::sync::mpsc;
 
 use super::either::is_left_to_agent;
@@ -322,7 +322,7 @@ impl Turn {
     pub(super) fn next_call(&mut self, kind: &CallKind) -> Result<(CallId, Option<Attempt>), AgentError> {
         self.calls += 1;
         let digest = Sha256::digest(self.brief.turn.as_str().as_bytes());
-        let token: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(digest.iter().take(6));
         let base = format!("call_{token}_{}", self.calls);
         self.journal.call(&base, kind, self.brief.fence).ok_or_else(diverged)
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use switchboard_core::model::{Names, Output, Remembered};
-use switchboard_core::{CallId, Pii, Timestamp, TurnId};
+use switchboard_core::{CallId, Pii, Timestamp, TurnId, hex};
 
 use crate::deed::Wishes;
 use crate::id::{Id, Prefix};
@@ -329,7 +329,7 @@ impl fmt::Debug for Answer {
 /// The span of what a turn produces, below the span that asked for it.
 fn span_of(turn: &TurnId) -> String {
     let digest = Sha256::digest(turn.as_str().as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(digest.iter().take(8))
 }
 
 /// Longest `content` of a MemoryTrace, in bytes (§11.1).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
-use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId};
+use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId, hex};
 
 use super::requests::{Queued, Request};
 use super::resume::Handle;
@@ -63,10 +63,7 @@ impl AspConnection {
         let handle = Handle { id, generation: self.link.generation, number: self.derived }.to_string();
         let options = Options::of(&invoke);
         let key = match (&invoke.idem, digest) {
-            (Some(key), Some(digest)) => Some(RequestKey {
-                key: key.clone(),
-                digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-            }),
+            (Some(key), Some(digest)) => Some(RequestKey { key: key.clone(), digest: hex(&digest) }),
             _ => None,
         };
         let origin = Origin {

@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use serde_json::Value;
 use switchboard_client::acolyte::{self as acolyte_client, StreamClient};
 use switchboard_client::asp::{Client, ClientInfo, Options};
+use switchboard_core::hex;
 
 use crate::clock;
 use crate::console::Console;
@@ -326,7 +327,7 @@ fn random(count: usize) -> Result<String, Failure> {
     let mut bytes = vec![0; count];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 /// Structured output of this type is a list.

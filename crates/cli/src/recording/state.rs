@@ -1,7 +1,7 @@
 //! What the events of a session lead to.
 
 use sha2::{Digest as _, Sha256};
-use switchboard_core::{Committed, Session, SessionId, SessionLimits};
+use switchboard_core::{Committed, Session, SessionId, SessionLimits, hex};
 
 use super::Outcome;
 
@@ -16,7 +16,7 @@ pub(crate) fn outcome(session: &SessionId, events: &[Committed]) -> Result<Outco
     }
     let state = serde_json::to_value(&state).map_err(|error| error.to_string())?;
     let digest = Sha256::digest(state.to_string());
-    let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(&digest);
     Ok(Outcome { events: events.len() as u64, sha256, state })
 }
 

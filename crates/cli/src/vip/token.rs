@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
-use switchboard_core::Timestamp;
+use switchboard_core::{Timestamp, hex};
 
 use super::findings::MAX_LIFE_S;
 use super::show;
@@ -156,7 +156,7 @@ fn fresh() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 /// The type of App Tokens.

@@ -1,20 +1,15 @@
 //! API keys. They are long and random, so that one round of SHA-256 is enough to store them.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use switchboard_core::{Principal, Scopes};
+use switchboard_core::{Principal, Scopes, hex};
 
 use super::{AuthSetupError, Credential, Identity};
 use crate::config::Config;
 
 /// What `auth.api_keys[].hash` holds for a key: its SHA-256 in hexadecimal.
 pub fn hash_key(key: &str) -> String {
-    digest(key).iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&digest(key))
 }
 
 /// The keys that are configured, as digests.

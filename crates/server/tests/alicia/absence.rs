@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_core::hex;
 use tokio::time::Instant;
 
 use crate::device::{
     ACK, ASSISTANT, ERROR, Envelope, REASONING, REQUEST, RESULT, SENTENCE, START, STATS, USER, bytes, places,
 };
 use crate::puppet::{Called, Scene};
-use crate::stage::{Stage, hex};
+use crate::stage::Stage;
 use crate::support::config;
 
 #[tokio::test]

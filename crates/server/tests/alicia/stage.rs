@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use switchboard_core::AgentId;
+use switchboard_core::{AgentId, hex};
 use switchboard_server::Server;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -192,8 +192,4 @@ impl Drop for Stage {
             runtime.shutdown_background();
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

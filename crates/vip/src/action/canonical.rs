@@ -4,17 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
+use switchboard_core::hex;
 
 /// The SHA-256 of the canonical form, in lower-case hexadecimal digits.
 pub fn digest(value: &Value) -> String {
     let mut text = String::new();
     write_value(value, &mut text);
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(text) {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(&Sha256::digest(text))
 }
 
 fn write_value(value: &Value, text: &mut String) {

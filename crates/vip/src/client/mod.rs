@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use switchboard_core::{Pii, Seed, Timestamp};
+use switchboard_core::{Pii, Seed, Timestamp, hex};
 
 mod calls;
 mod consent;
@@ -213,7 +213,7 @@ impl VipClient {
     fn mint(&mut self, prefix: &str) -> String {
         self.minted += 1;
         let digest = self.seed.derive(prefix, self.minted);
-        let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(digest.iter().take(12));
         format!("{prefix}-{hex}")
     }
 

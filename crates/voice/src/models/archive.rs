@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use flate2::read::GzDecoder;
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 
 use super::catalogue::{ModelFile, Registry};
 use super::fetch::FetchError;
@@ -73,11 +74,6 @@ impl Checked<'_> {
             Err(FetchError::Digest(file.name))
         }
     }
-}
-
-/// A digest as it is written down.
-pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use reqwest::{Client, Url, redirect};
 use sha2::{Digest, Sha256};
+use switchboard_core::hex;
 use tempfile::NamedTempFile;
 
-use super::archive::hex;
 use super::catalogue::{Package, Registry};
 use super::fetch::{FetchError, Sources};
 

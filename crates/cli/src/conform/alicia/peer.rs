@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_core::hex;
 use tokio::time::Instant;
 
 use super::super::check::{Outcome, Run, Stop, must};
@@ -192,7 +193,7 @@ impl<'run> Peer<'run> {
 
     /// Sends bytes.
     pub(super) async fn raw(&mut self, bytes: Vec<u8>) {
-        let hex: String = bytes.iter().take(150).map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(bytes.iter().take(150));
         self.socket.binary(bytes, &format!("bytes {hex}")).await;
     }
 
