@@ -6,7 +6,7 @@ use switchboard_core::{Committed, Event, SessionId, SessionView};
 use super::outbound::DeltaRef;
 use super::{AspConnection, Link};
 use crate::error::Close;
-use crate::map::{self, Rendered, Viewer};
+use crate::map::{self, Ending, Rendered, Viewer};
 use crate::message::{Feature, RecordBody, ToolDefFrame, ToolDefOp};
 use crate::state::Lifecycle;
 
@@ -45,13 +45,13 @@ impl AspConnection {
     /// Shows an event of its turn to one request.
     fn show(&mut self, id: u16, committed: &Committed) {
         let client_tools = self.client_executes();
+        let overflows = self.overflows(id);
         let Some(request) = self.requests.get_mut(id) else { return };
         let seq = committed.position.seq;
         // A session may be followed again from an earlier place for another request's sake.
         if seq <= request.seen || request.joins.is_some() {
             return;
         }
-        request.seen = seq;
         let replay = seq <= request.replay_until;
         let viewer = Viewer {
             attachment: &self.link.attachment,
@@ -63,6 +63,11 @@ impl AspConnection {
             now: self.now,
         };
         let rendered = map::render(&committed.event, &viewer);
+        request.behind = (request.behind || overflows) && !cuts_short(&rendered, request.cancelled);
+        if request.behind {
+            return;
+        }
+        request.seen = seq;
         if let Event::TurnStarted { .. } = &committed.event {
             request.started = true;
             request.state = request.state.started();
@@ -129,6 +134,21 @@ impl AspConnection {
                 request.calls.clear();
             }
             Rendered::End(end) => self.emit_ending(id, map::ending(end), replay),
+        }
+    }
+
+    /// Goes on with what was left in the log, once everything before it is sent.
+    pub(super) fn catch_up(&mut self, id: u16) {
+        let ready = self.may_send(id);
+        let Some(request) = self.requests.get_mut(id).filter(|request| ready && request.behind) else {
+            return;
+        };
+        request.behind = false;
+        let session = request.session.clone();
+        let from = self.unseen(&session);
+        let follow = self.follow(&session, from);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.joins = Some(follow);
         }
     }
 
@@ -236,5 +256,22 @@ impl AspConnection {
         let base = u64::from(self.link.generation - 1) << 24;
         self.tools_revision = self.tools_revision.max(base) + 1;
         self.tools_revision
+    }
+}
+
+/// Whether an event ends a request, whatever was not sent of it: nobody waits for the rest any more.
+fn cuts_short(rendered: &Rendered<'_>, cancelled: bool) -> bool {
+    match rendered {
+        Rendered::Stopped => true,
+        Rendered::End(end) => cancelled || matches!(map::ending(end), Ending::Error(_)),
+        Rendered::Nothing
+        | Rendered::Text(_)
+        | Rendered::Reason(_)
+        | Rendered::Record(_)
+        | Rendered::Aside(_)
+        | Rendered::Notice(_)
+        | Rendered::CallOpened(..)
+        | Rendered::CallDelta(..)
+        | Rendered::CallOver(..) => false,
     }
 }

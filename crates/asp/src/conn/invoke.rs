@@ -226,9 +226,7 @@ impl AspConnection {
         }
         self.requests.bind(id, session.clone(), turn);
         self.link.sessions.entry(session.clone()).or_default().missed = false;
-        // Other requests of the session must not miss what they have not seen yet.
-        let others = self.requests.iter().filter(|(_, other)| other.session == session);
-        let seq = others.filter_map(|(_, other)| other.settled()).min().unwrap_or(0);
+        let seq = self.requests.settled(&session).unwrap_or(0);
         let follow = self.follow(&session, Some(Position { epoch: accepted.epoch, seq }));
         if let Some(request) = self.requests.get_mut(id) {
             request.joins = Some(follow);

@@ -77,13 +77,21 @@ impl AspConnection {
         self.send_ending(id, n, &ending, replay);
     }
 
-    fn may_send(&self, id: u16) -> bool {
+    pub(super) fn may_send(&self, id: u16) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
         !self.pressed && !request.paused && request.queue.is_empty() && self.has_credit(request.window)
     }
 
     fn has_credit(&self, window: i64) -> bool {
         !self.wire.features.has(Feature::Credit) || window > 0
+    }
+
+    /// Whether a client holds back so much of a request that the rest had better stay where it is.
+    pub(super) fn overflows(&self, id: u16) -> bool {
+        self.requests.get(id).is_some_and(|request| {
+            let held = request.paused || !self.has_credit(request.window);
+            held && (request.queued_bytes >= HELD_BYTES || self.is_swamped())
+        })
     }
 
     /// Keeps the state of a request in step with whether its output may be sent.
@@ -99,6 +107,7 @@ impl AspConnection {
     pub(super) fn flush(&mut self, id: u16) {
         while self.flush_some(id, usize::MAX) > 0 {}
         self.note_hold(id);
+        self.catch_up(id);
     }
 
     /// Sends up to about `most` bytes of what waits for a request; answers how many it were.
@@ -155,7 +164,7 @@ impl AspConnection {
                 if self.wire.sent >= enough {
                     // More than the transport takes at once, so that it reports again.
                     self.pressed = true;
-                    self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_swamped());
+                    self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_full());
                     return;
                 }
             }
@@ -163,23 +172,21 @@ impl AspConnection {
                 break;
             }
         }
-        self.clocks.slow_since = self.clocks.slow_since.filter(|_| self.is_swamped());
+        self.clocks.slow_since = None;
+        for id in self.requests.ids() {
+            self.catch_up(id);
+        }
     }
 
-    pub(super) fn is_swamped(&self) -> bool {
+    fn is_swamped(&self) -> bool {
         self.requests.waiting() + self.clocks.backlog > self.limits.max_waiting as usize
     }
 
-    /// Above the bound something has to give. While the transport is what is slow, nothing more is
-    /// taken in and it gets time to make progress; where the client itself holds its output back, the
-    /// largest request is given up at once.
+    /// Above the bound nothing more is taken in. A transport that is what is slow gets time to make progress, or
+    /// something has to give; what the client itself holds back waits in the log, for as long as it likes.
     fn bound_waiting(&mut self) {
-        if !self.is_swamped() {
-            return;
-        }
-        self.clocks.slow_since.get_or_insert(self.now);
-        if !self.pressed {
-            self.give_up_largest();
+        if self.is_full() {
+            self.clocks.slow_since.get_or_insert(self.now);
         }
     }
 
@@ -430,6 +437,8 @@ const MAX_MERGED: usize = 16 << 10;
 const MAX_DELTA: usize = 64 << 10;
 const MAX_FRAME: usize = 64 << 10;
 const WORTH_COMPRESSING: usize = 1024;
+/// What a client may hold back of one request before the rest stays in the log.
+const HELD_BYTES: usize = 512 << 10;
 const HIGH_WATER: usize = 64 << 10;
 const FAIR_SHARE: usize = 16 << 10;
 const RELEASE: u64 = 2 * HIGH_WATER as u64;

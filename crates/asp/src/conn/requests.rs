@@ -27,6 +27,8 @@ pub(super) struct Request {
     /// The session is to be followed again from an earlier place, for this request's sake: until it is,
     /// events come too early.
     pub(super) joins: Option<RequestId>,
+    /// Its client holds so much of it back that what follows is left in the log until that is sent.
+    pub(super) behind: bool,
     /// Whether its execution was seen to begin.
     pub(super) started: bool,
     /// Index of the next record.
@@ -64,6 +66,7 @@ impl Request {
             accepted: 0,
             seen: 0,
             joins: None,
+            behind: false,
             started: false,
             next_n: 0,
             skip_below: 0,
@@ -156,6 +159,12 @@ impl Requests {
         for request in self.live.values_mut().filter(|request| request.joins == Some(follow)) {
             request.joins = None;
         }
+    }
+
+    /// Number of the last event of a session that no request needs any more; none if nothing is known of that.
+    pub(super) fn settled(&self, session: &SessionId) -> Option<u64> {
+        let here = self.live.values().filter(|request| request.session == *session);
+        here.filter_map(Request::settled).min()
     }
 
     /// The requests that wait until a session is followed from where it was asked for.

@@ -33,15 +33,17 @@ impl AspConnection {
         if let Some(request) = self.requests.get_mut(id) {
             request.watches = true;
         }
-        // What goes on there is only known to who follows. Other requests of the session must not miss
-        // what they have not seen yet.
-        let others = self.requests.iter().filter(|(_, other)| other.session == session);
-        let settled = others.filter_map(|(_, other)| other.settled()).min();
-        let epoch = self.link.sessions.get(&session).map(|followed| followed.epoch);
-        let from = settled.zip(epoch).map(|(seq, epoch)| Position { epoch, seq });
+        // What goes on there is only known to who follows.
+        let from = self.unseen(&session);
         let turn = turn.map(TurnId::from);
         let request = self.request(Pending::Watch(id, session.clone(), turn));
         self.out.push_back(Output::Attach(request, session, from));
+    }
+
+    /// Where a session is to be followed from so that no request misses what it has not seen; none if there are none.
+    pub(super) fn unseen(&self, session: &SessionId) -> Option<Position> {
+        let epoch = self.link.sessions.get(session)?.epoch;
+        self.requests.settled(session).map(|seq| Position { epoch, seq })
     }
 
     pub(super) fn watched(&mut self, id: u16, session: SessionId, turn: Option<&TurnId>, view: &SessionView) {

@@ -1,5 +1,7 @@
 //! Flow control, rates, heartbeat and drain (§12, §13).
 
+use std::collections::BTreeMap;
+
 use switchboard_asp::{AspLimits, Frame, Opcode};
 use switchboard_testkit::{Script, Settings, Step, opening};
 
@@ -85,6 +87,107 @@ fn asp_049_a_connection_that_stays_above_the_bound_for_ten_seconds_is_closed() {
     assert!(!talk.world.is_open(talk.peer));
     talk.world.unstall(talk.peer);
     assert!(matches!(talk.seen().last(), Some(Seen::Close(4408))));
+}
+
+/// A connection with credit, on which a client returns what it has read whenever half of its window is used up.
+struct Crediting {
+    talk: Talk,
+    used: BTreeMap<u16, usize>,
+}
+
+impl Crediting {
+    const WINDOW: usize = 262_144;
+
+    fn new(script: Script) -> Self {
+        let mut talk = Talk::new(script);
+        talk.hello("flags events credit resume");
+        Self { talk, used: BTreeMap::new() }
+    }
+
+    /// Reads and returns credit for these requests until nothing more comes; answers the text and the ends of each.
+    fn read(&mut self, ids: &[u16]) -> BTreeMap<u16, (usize, Vec<serde_json::Value>)> {
+        let mut read: BTreeMap<u16, (usize, Vec<serde_json::Value>)> = BTreeMap::new();
+        loop {
+            let frames = self.talk.frames();
+            for frame in &frames {
+                let record = self.talk.json(frame);
+                let (text, ends) = read.entry(frame.id).or_default();
+                *text += record["d"].as_str().map_or(0, str::len);
+                if self.talk.is_terminal(frame) {
+                    ends.push(record);
+                } else {
+                    *self.used.entry(frame.id).or_default() += frame.payload.len();
+                }
+            }
+            let mut returned = false;
+            for id in ids {
+                let used = self.used.entry(*id).or_default();
+                if *used >= Self::WINDOW / 2 {
+                    let credit = serde_json::json!({"mode": "credit", "bytes": std::mem::take(used)});
+                    self.talk.say(Opcode::Interrupt, *id, credit.to_string());
+                    returned = true;
+                }
+            }
+            self.talk.world.advance(10);
+            if frames.is_empty() && !returned {
+                return read;
+            }
+        }
+    }
+}
+
+#[test]
+fn asp_048_an_answer_of_any_size_arrives_as_fast_as_credit_is_returned() {
+    let fill = |bytes| vec![Step::Fill { bytes, piece: 4000 }];
+    let script = Script::new().on("large", fill(9 << 20)).on("small", fill(100_000));
+    let mut client = Crediting::new(script);
+    client.talk.invoke(1, "large");
+    client.talk.invoke(2, "large");
+    // One of them is read, the other is not; a third comes through meanwhile.
+    client.talk.invoke(3, "small");
+    let read = client.read(&[1, 3]);
+    assert_eq!((read[&1].0, read[&3].0), (9 << 20, 100_000));
+    assert_eq!(read[&1].1.len(), 1, "{:?}", read[&1].1);
+    assert_eq!(read[&1].1[0]["finish"], "complete");
+    assert!(read[&2].1.is_empty() && read[&2].0 <= Crediting::WINDOW + 4000, "{:?}", read[&2]);
+    // However long it takes.
+    client.talk.world.advance(20_000);
+    let late = client.read(&[2]);
+    assert_eq!(read[&2].0 + late[&2].0, 9 << 20);
+    assert_eq!(late[&2].1[0]["finish"], "complete");
+}
+
+#[test]
+fn asp_048_what_waits_for_credit_can_be_cancelled() {
+    let script = Script::new().on("large", vec![Step::Fill { bytes: 9 << 20, piece: 4000 }, Step::Hang]);
+    let mut client = Crediting::new(script);
+    client.talk.invoke(1, "large");
+    assert!(client.read(&[])[&1].1.is_empty());
+    client.talk.say(Opcode::Interrupt, 1, "");
+    let ended = client.read(&[]);
+    assert_eq!(ended[&1].0, 0, "nothing but its end is sent");
+    assert_eq!(ended[&1].1[0]["finish"], "interrupted");
+}
+
+#[test]
+fn what_is_paused_waits_in_the_log_and_is_whole_afterwards() {
+    let script = Script::new().on("large", vec![Step::Wait(10), Step::Fill { bytes: 9 << 20, piece: 4000 }]);
+    let mut talk = Talk::new(script);
+    talk.hello("flags events resume");
+    talk.invoke(1, "large");
+    talk.say(Opcode::Interrupt, 1, r#"{"mode":"pause"}"#);
+    talk.world.advance(20_000);
+    let before: usize =
+        talk.frames().iter().map(|frame| talk.json(frame)["d"].as_str().map_or(0, str::len)).sum();
+    assert_eq!(before, 0, "it was paused before it began");
+    talk.say(Opcode::Interrupt, 1, r#"{"mode":"resume"}"#);
+    talk.world.advance(100);
+    let records: Vec<_> = talk.frames().iter().map(|frame| talk.json(frame)).collect();
+    let after: usize = records.iter().map(|record| record["d"].as_str().map_or(0, str::len)).sum();
+    assert_eq!(before + after, 9 << 20);
+    let indices: Vec<u64> = records.iter().filter_map(|record| record["n"].as_u64()).collect();
+    assert!(indices.is_sorted_by(|a, b| a < b), "every record comes once");
+    assert_eq!(records.last().unwrap()["finish"], "complete");
 }
 
 #[test]
