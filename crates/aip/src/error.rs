@@ -8,8 +8,6 @@ pub const REFUSED: Close = Close { code: 1008, reason: "not registered" };
 pub const TAKEN_OVER: Close = Close { code: 4001, reason: "taken over" };
 /// No sign of life for too long (§6.6).
 pub const SILENT: Close = Close { code: 1001, reason: "no sign of life" };
-/// More came at once than is kept for a client that has not registered.
-pub const OVERRUN: Close = Close { code: 1013, reason: "too much before registration" };
 
 /// What the server says when it says no; texts that hold an identifier are functions.
 pub mod words {

@@ -39,6 +39,12 @@ pub trait Connection: Debug + Send {
     fn wants_events(&self) -> bool {
         true
     }
+
+    /// Whether the connection can take another frame now. While it cannot, because what came before has to be
+    /// decided first, the driver leaves the transport unread, and the peer waits.
+    fn wants_frames(&self) -> bool {
+        true
+    }
 }
 
 /// What can happen to a connection.

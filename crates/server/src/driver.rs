@@ -164,8 +164,10 @@ impl Driver {
         if self.read_after.is_some_and(|at| at <= self.now) {
             self.read_after = None;
         }
-        let reading =
-            self.outstanding < MAX_OUTSTANDING && self.read_after.is_none() && self.deaf_until.is_none();
+        let reading = self.outstanding < MAX_OUTSTANDING
+            && self.read_after.is_none()
+            && self.deaf_until.is_none()
+            && self.connection.wants_frames();
         if let Some(at) = [self.wake, self.read_after, self.deaf_until].into_iter().flatten().min() {
             let at = self.clock.instant(at);
             // The timer may fire early, which is harmless, but never late.

@@ -55,13 +55,12 @@ pub struct AipConnection {
     clock: Clock,
     phase: Phase,
     identity: Option<Identity>,
-    /// What the client sent while its registration was under way.
-    early: VecDeque<Frame>,
-    early_bytes: usize,
-    /// What others had to say meanwhile.
+    /// What others had to say while its registration was under way.
     early_notes: Vec<(PrincipalId, Value)>,
     /// Tasks that this client submitted, by the session id it knows them by.
     own: BTreeMap<String, OwnTask>,
+    /// How many of them are not accepted yet. What the client sends after them waits until they are (A23).
+    undecided: u32,
     /// Sessions in which something is asked of this device.
     work: BTreeMap<SessionId, Work>,
     dispatched: VecDeque<Dispatched>,
@@ -136,10 +135,9 @@ impl AipConnection {
             clock: Clock::default(),
             phase: Phase::Open,
             identity: None,
-            early: VecDeque::new(),
-            early_bytes: 0,
             early_notes: Vec::new(),
             own: BTreeMap::new(),
+            undecided: 0,
             work: BTreeMap::new(),
             dispatched: VecDeque::new(),
             facts: Facts::default(),
@@ -228,13 +226,13 @@ impl AipConnection {
         match (self.phase, frame) {
             (Phase::Open, Frame::Text(text)) => self.receive_first(&text),
             (Phase::Open, _) => self.refuse_registration(words::BINARY, None),
-            (Phase::Enrolling | Phase::Joining, frame) => self.hold(frame),
             (Phase::Registered, Frame::Text(text)) => match codec::decode_client(&text) {
                 Ok(message) => self.take(message),
                 Err(error) => self.refuse(&error.to_string(), error.session_id, error.request_id),
             },
             (Phase::Registered, _) => self.refuse(words::BINARY, None, None),
-            (Phase::Closed, _) => {}
+            // Nothing comes while the registration is being decided.
+            (Phase::Enrolling | Phase::Joining | Phase::Closed, _) => {}
         }
     }
 
@@ -305,11 +303,13 @@ impl AipConnection {
             Some(Pending::Enrol(message)) => self.enrolled(*message),
             Some(Pending::Join) => self.registered(Step::Kept),
             Some(Pending::Start(session_id)) => {
+                self.undecided -= 1;
                 if let Reply::Turn { session, turn, accepted, .. } = reply {
                     self.started(&session_id, session, turn, accepted);
                 }
             }
             Some(Pending::Target(proposal)) => {
+                self.undecided -= 1;
                 if let Reply::Roll(roll) = reply {
                     self.check_target(*proposal, &roll);
                 }
@@ -322,9 +322,15 @@ impl AipConnection {
         match self.asked.answered(request) {
             Some(Pending::Enrol(message)) => self.not_enrolled(&message, reject),
             Some(Pending::Join) => self.refuse_registration(words::INTERNAL, None),
-            Some(Pending::Start(session_id)) => self.not_started(&session_id, reject),
+            Some(Pending::Start(session_id)) => {
+                self.undecided -= 1;
+                self.not_started(&session_id, reject);
+            }
             Some(Pending::Facts(ticket)) => self.answer_facts(&ticket, &Value::Null),
-            Some(Pending::Target(proposal)) => self.refuse_task(&proposal, words::INTERNAL),
+            Some(Pending::Target(proposal)) => {
+                self.undecided -= 1;
+                self.refuse_task(&proposal, words::INTERNAL);
+            }
             Some(Pending::Due(request)) => self.not_taken(request, reject),
             Some(Pending::Nothing) | None => {}
         }
@@ -386,7 +392,6 @@ impl AipConnection {
 
     fn end(&mut self, close: Close) {
         self.step(Step::End);
-        self.early.clear();
         self.early_notes.clear();
         self.again.clear();
         self.out.push_back(Output::Close(close));
@@ -427,6 +432,10 @@ impl Connection for AipConnection {
         self.phase == Phase::Registered && self.clock.backlog < MAX_BACKLOG
     }
 
+    fn wants_frames(&self) -> bool {
+        !matches!(self.phase, Phase::Enrolling | Phase::Joining) && self.undecided == 0
+    }
+
     fn poll_output(&mut self) -> Output {
         self.out.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
@@ -440,7 +449,5 @@ fn ids(seed: &Seed) -> SplitMix {
 
 /// Bytes in front of the transport above which no events are taken in; they wait in the log.
 const MAX_BACKLOG: usize = 64 << 10;
-/// Messages that may come before a registration is through.
-const EARLY_MESSAGES: usize = 256;
 /// Words of others that are kept for a device whose registration is not through.
 const EARLY_NOTES: usize = 64;

@@ -39,19 +39,7 @@ pub(super) struct OwnTask {
     /// The session id that the client chose, if it did.
     chosen: Option<String>,
     request_id: Option<String>,
-    state: OwnState,
-    /// Further tasks under the same id, to be answered once this one is.
-    behind: Vec<ClientMessage>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum OwnState {
-    /// Submitted.
-    Starting,
-    /// Submitted, and its client wants it stopped.
-    Unwanted(String),
-    /// Accepted.
-    Running,
+    accepted: bool,
 }
 
 /// A task that was sent to this device over HTTP, and that it has not taken up yet (§6.3).
@@ -69,19 +57,13 @@ impl OwnTask {
     }
 
     pub(super) fn follows(&self, session: &SessionId) -> bool {
-        self.state == OwnState::Running && self.session == *session
+        self.accepted && self.session == *session
     }
 }
 
 impl AipConnection {
     /// A client asks for a task. Everything that can be said without looking at others comes first.
     pub(super) fn propose(&mut self, message: ClientMessage) {
-        let waiting = message.session_id.as_ref().and_then(|id| self.own.get_mut(id));
-        if let Some(task) = waiting.filter(|task| task.state != OwnState::Running)
-            && task.behind.len() < MAX_BEHIND
-        {
-            return task.behind.push(message);
-        }
         let Some(identity) = &self.identity else { return };
         let (role, own, registered) = (identity.role, identity.callsign.clone(), identity.target.clone());
         let dispatched = self.take_dispatch(&message);
@@ -110,6 +92,7 @@ impl AipConnection {
             (ClientType::Constellation, None) => self.refuse_task(&proposal, words::TASK_TARGET),
             (ClientType::Constellation, target) if target == registered => self.start(proposal),
             (ClientType::Constellation, Some(_)) => {
+                self.undecided += 1;
                 let request = self.asked.ask(Pending::Target(Box::new(proposal)));
                 self.out.push_back(Output::Roll(request));
             }
@@ -185,6 +168,7 @@ impl AipConnection {
             meta: message.metadata.map_or(Value::Null, Value::Object),
             ..NewTurn::new(turn.clone(), TurnRequest::chat(request.clone()), origin, deadline)
         };
+        self.undecided += 1;
         self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.clone()));
         let task = OwnTask {
             names,
@@ -194,8 +178,7 @@ impl AipConnection {
             reader: dispatcher.unwrap_or_else(|| self.principal.id.clone()),
             chosen: message.session_id,
             request_id: message.request_id,
-            state: OwnState::Starting,
-            behind: Vec::new(),
+            accepted: false,
         };
         self.own.insert(session_id, task);
     }
@@ -228,13 +211,9 @@ impl AipConnection {
     /// The task is accepted: it is confirmed before anything else of it is said.
     pub(super) fn started(&mut self, session_id: &str, session: SessionId, turn: TurnId, accepted: Position) {
         let Some(task) = self.own.get_mut(session_id) else { return };
-        let unwanted = match std::mem::replace(&mut task.state, OwnState::Running) {
-            OwnState::Unwanted(reason) => Some(reason),
-            OwnState::Starting | OwnState::Running => None,
-        };
+        task.accepted = true;
         task.session = session.clone();
-        task.turn = turn.clone();
-        let behind = std::mem::take(&mut task.behind);
+        task.turn = turn;
         self.confirm(Some(session_id.to_owned()));
         // Only now: whoever may not start anything in a session of others leaves nothing there.
         if SessionId::is_canonical(session_id) {
@@ -244,12 +223,6 @@ impl AipConnection {
         if self.identity.as_ref().is_some_and(|identity| identity.role == ClientType::Constellation) {
             self.follow(&session, Some(accepted));
         }
-        if let Some(reason) = unwanted {
-            self.insist(&session, Op::Interrupt { turn, reason: Some(reason) });
-        }
-        for message in behind {
-            self.propose(message);
-        }
     }
 
     pub(super) fn not_started(&mut self, session_id: &str, reject: &Reject) {
@@ -258,9 +231,6 @@ impl AipConnection {
         self.turn_away(&task.reader, &task.names, &why);
         self.refuse(&why, task.chosen.clone(), task.request_id);
         self.end_refused(task.chosen, &why);
-        for message in task.behind {
-            self.propose(message);
-        }
     }
 
     fn forget_task(&mut self, session_id: &str) -> Option<OwnTask> {
@@ -302,10 +272,6 @@ impl AipConnection {
         let failed = matches!(message.status, TaskStatus::Failed | TaskStatus::Error);
         let owned = self.own.get_mut(session_id).filter(|_| failed);
         let (session, turn) = if let Some(task) = owned {
-            if task.state != OwnState::Running {
-                task.state = OwnState::Unwanted(reason.unwrap_or_default());
-                return;
-            }
             (task.session.clone(), task.turn.clone())
         } else if let Some((session, turn)) = self.worked_on(session_id) {
             if message.status == TaskStatus::Completed {
@@ -376,7 +342,5 @@ impl AipConnection {
     }
 }
 
-/// Tasks that may wait behind one that is not confirmed yet.
-const MAX_BEHIND: usize = 16;
 /// Tasks that may wait for a device to take them up.
 const MAX_DISPATCHED: usize = 64;

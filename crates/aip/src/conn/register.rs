@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 use switchboard_core::model::Device;
-use switchboard_core::{Callsign, Enrolment, Frame, Op, Output, Reject, Role, SessionId};
+use switchboard_core::{Callsign, Enrolment, Op, Output, Reject, Role, SessionId};
 
-use super::{AipConnection, EARLY_MESSAGES, Identity, Pending};
+use super::{AipConnection, Identity, Pending};
 use crate::codec;
-use crate::error::{OVERRUN, REFUSED, words};
+use crate::error::{REFUSED, words};
 use crate::map::PROTOCOL;
 use crate::message::{ClientMessage, ClientMessageType, ClientType};
 use crate::state::Step;
@@ -136,25 +136,12 @@ impl AipConnection {
         self.refuse_registration(&why, message.request_id.clone());
     }
 
-    /// The client may begin; what it has sent in the meantime is taken now.
+    /// The client may begin.
     pub(super) fn registered(&mut self, step: Step) {
         self.step(step);
         self.confirm(None);
         for (from, body) in std::mem::take(&mut self.early_notes) {
             self.noted(&from, &body);
-        }
-        self.early_bytes = 0;
-        while let Some(frame) = self.early.pop_front() {
-            self.receive(frame);
-        }
-    }
-
-    /// Keeps what a client sends that does not wait for its confirmation.
-    pub(super) fn hold(&mut self, frame: Frame) {
-        self.early_bytes += frame.size();
-        self.early.push_back(frame);
-        if self.early.len() > EARLY_MESSAGES || self.early_bytes > self.limits.max_first_message as usize {
-            self.end(OVERRUN);
         }
     }
 

@@ -72,13 +72,17 @@ impl Connection for Watched {
     fn wants_events(&self) -> bool {
         self.connection.wants_events()
     }
+
+    fn wants_frames(&self) -> bool {
+        self.connection.wants_frames()
+    }
 }
 
 /// Everything in which something of a task can be kept.
 const EMPTY: [&str; 11] = [
     "running: {}",
     "per_device: {}",
-    "early: []",
+    "undecided: 0",
     "early_notes: []",
     "own: {}",
     "work: {}",

@@ -194,16 +194,23 @@ impl Bench {
         }
     }
 
+    /// A frame that arrives; none does while the connection cannot take one.
+    fn receive(&mut self, frame: Frame) {
+        if self.connection.wants_frames() {
+            self.feed(Input::Frame(frame));
+        }
+    }
+
     fn step(&mut self, choices: &mut Choices<'_>) {
         match choices.below(16) {
             0..3 => {
                 self.made += 1;
                 let frame = (self.likely)(choices, &self.said, self.made);
-                self.feed(Input::Frame(frame));
+                self.receive(frame);
             }
             3 => {
                 let length = usize::from(choices.byte());
-                self.feed(Input::Frame(Frame::Binary(Bytes::copy_from_slice(choices.take(length)))));
+                self.receive(Frame::Binary(Bytes::copy_from_slice(choices.take(length))));
             }
             4..7 if self.answers.is_empty() && self.voice.speaks() => {
                 let event = self.voice.event(choices.byte());
@@ -222,12 +229,12 @@ impl Bench {
             13 => self.full = choices.byte() & 3 == 0,
             14 => match choices.below(8) {
                 0 => self.feed(Input::Drain { retry_ms: 10 }),
-                1 => self.feed(Input::Frame(Frame::Text("text".into()))),
+                1 => self.receive(Frame::Text("text".into())),
                 2 => self.feed(Input::Closed(CloseReason::TooSlow)),
                 3 => self.feed(Input::Closed(CloseReason::PeerClosed(Some(1000)))),
                 4 => self.feed(Input::Closed(CloseReason::Unauthorized)),
                 5 => self.signal(choices),
-                _ => self.feed(Input::Frame(Frame::Pong(Bytes::new()))),
+                _ => self.receive(Frame::Pong(Bytes::new())),
             },
             _ => self.feed(Input::Timeout),
         }

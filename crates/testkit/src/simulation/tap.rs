@@ -220,6 +220,10 @@ impl Connection for TappedConnection {
     fn wants_events(&self) -> bool {
         self.inner.wants_events()
     }
+
+    fn wants_frames(&self) -> bool {
+        self.inner.wants_frames()
+    }
 }
 
 /// Bytes of everything that something holds, as it prints itself: whatever it is, if it grows without

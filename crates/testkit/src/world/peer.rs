@@ -147,6 +147,10 @@ impl Peer {
         self.received.push_back(Received::Lost);
     }
 
+    fn reads(&self) -> bool {
+        self.outstanding < MAX_OUTSTANDING && self.connection.wants_frames()
+    }
+
     fn pressure(&self) -> bool {
         let backlog = self.outbox_bytes;
         let grown = backlog >= HIGH_WATER && backlog >= self.reported_backlog + HIGH_WATER;
@@ -160,7 +164,7 @@ impl World {
     pub(super) fn peer_is_ready(&self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id).filter(|peer| !peer.over) else { return false };
         !peer.inbox.is_empty()
-            || (!peer.inbound.is_empty() && peer.outstanding < MAX_OUTSTANDING)
+            || (!peer.inbound.is_empty() && peer.reads())
             || peer.wake.is_some_and(|at| at <= self.now)
             || peer.pressure()
             || self.next_event_for(peer).is_some()
@@ -179,7 +183,7 @@ impl World {
             }
             return self.input(id, Input::Backlog(backlog));
         }
-        if peer.outstanding < MAX_OUTSTANDING
+        if peer.reads()
             && let Some(inbound) = peer.inbound.pop_front()
         {
             return match inbound {
