@@ -49,6 +49,10 @@ pub mod words {
     pub const TOO_MANY_QUESTIONS: &str = "too many requests of this client wait for their answers";
     /// A20.
     pub const BINARY: &str = "Binary messages are not supported";
+    /// A task that was sent to a device over HTTP.
+    pub const NOT_TAKEN_UP: &str = "the device did not take the task up";
+    /// A task that was sent to a device over HTTP, with many after it.
+    pub const TOO_MANY_DISPATCHES: &str = "too many tasks wait for the device to take them up";
     /// The server takes no new work.
     pub const LEAVING: &str = "the server is shutting down";
     /// Something broke on our side (§12).

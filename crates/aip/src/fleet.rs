@@ -1,8 +1,8 @@
 //! What the connections of this process know together: which tasks run, and which were refused.
 //!
 //! Who is connected is the server's to know, and what happened is in the log. Here is only what a
-//! session id means while a task runs under it (§9.2), how many tasks a device has (§11), and why
-//! tasks were refused, which can be read over HTTP for a while (A17).
+//! session id means while a task runs under it (§9.2), how many tasks a device has (§11), of which tasks
+//! something is still to come, and why others were refused, which can be read over HTTP for a while (A17).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_core::{Bucket, Callsign, PrincipalId, Rate, Timestamp};
 
+use crate::awaited::{Awaited, Dispatch, Key};
+use crate::error::words;
 use crate::ledger::TaskResult;
 use crate::limits::AipLimits;
 
@@ -21,6 +23,7 @@ pub struct Fleet {
     tasks_per_device: usize,
     results: usize,
     result_age: Duration,
+    dispatch_age: Duration,
     refusals: Rate,
 }
 
@@ -29,9 +32,10 @@ struct Records {
     /// Tasks that run, by the session id of their client.
     running: HashMap<String, Running>,
     per_device: HashMap<Callsign, usize>,
-    turned_away: HashMap<(PrincipalId, String), TaskResult>,
+    awaited: Awaited,
+    turned_away: HashMap<Key, TaskResult>,
     /// Refusals in the order in which they came; some have been replaced since.
-    order: VecDeque<((PrincipalId, String), Timestamp)>,
+    order: VecDeque<(Key, Timestamp)>,
     refused: BTreeMap<PrincipalId, Bucket>,
 }
 
@@ -68,6 +72,7 @@ impl Fleet {
             tasks_per_device: limits.tasks_per_device as usize,
             results: limits.results as usize,
             result_age: Duration::from_secs(u64::from(limits.result_s)),
+            dispatch_age: Duration::from_secs(u64::from(limits.dispatch_s)),
             refusals: Rate::per_minute(most, most),
         }
     }
@@ -115,11 +120,82 @@ impl Fleet {
         }
     }
 
+    /// A task begins, and what came of an earlier one of its name says nothing any more.
+    pub(crate) fn begin(&self, key: Key, now: Timestamp) {
+        self.records().awaited.begin(key, now);
+    }
+
+    /// The task that began then is over.
+    pub(crate) fn end(&self, key: &Key, begun: Timestamp) {
+        self.records().awaited.end(key, begun);
+    }
+
+    /// A task is sent to a device, which is expected to ask for it itself.
+    pub(crate) fn dispatch(&self, dispatch: Dispatch) {
+        let (mut records, now) = (self.records(), dispatch.at);
+        self.give_up_late(&mut records, now);
+        if let Some(given_up) = records.awaited.dispatch(dispatch) {
+            self.give_up(&mut records, given_up, words::TOO_MANY_DISPATCHES, now);
+        }
+    }
+
+    /// What a device takes up under this name, and under this session id if it says one.
+    pub(crate) fn take_up(
+        &self,
+        device: (&PrincipalId, &Callsign),
+        task_name: &str,
+        session_id: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Dispatch> {
+        let mut records = self.records();
+        self.give_up_late(&mut records, now);
+        records.awaited.take_up(device, task_name, session_id)
+    }
+
+    /// What was sent under this session id will not be taken up.
+    pub(crate) fn decline(
+        &self,
+        device: (&PrincipalId, &Callsign),
+        session_id: &str,
+        why: &str,
+        now: Timestamp,
+    ) {
+        let mut records = self.records();
+        if let Some(declined) = records.awaited.decline(device, session_id) {
+            self.give_up(&mut records, declined, why, now);
+        }
+    }
+
+    /// Nothing was sent after all.
+    pub(crate) fn withdraw(&self, device: (&PrincipalId, &Callsign), session_id: &str) {
+        let mut records = self.records();
+        if let Some(Dispatch { reader, task_name, at, .. }) = records.awaited.decline(device, session_id) {
+            records.awaited.end(&(reader, task_name), at);
+        }
+    }
+
+    fn give_up_late(&self, records: &mut Records, now: Timestamp) {
+        for late in records.awaited.expired(self.dispatch_age, now) {
+            self.give_up(records, late, words::NOT_TAKEN_UP, now);
+        }
+    }
+
+    fn give_up(&self, records: &mut Records, dispatch: Dispatch, why: &str, now: Timestamp) {
+        let Dispatch { reader, task_name, at, .. } = dispatch;
+        let key = (reader, task_name);
+        // Something of that name may have begun since.
+        if records.awaited.since(&key) == Some(at) {
+            self.keep(records, key, why, now);
+        }
+    }
+
     /// Keeps why a task was refused, to be read by whoever asked for it: there is nothing of it in the log.
-    pub(crate) fn turn_away(&self, reader: &PrincipalId, task_name: &str, why: &str, now: Timestamp) {
-        let mut guard = self.records();
-        let records = &mut *guard;
-        let key = (reader.clone(), task_name.to_owned());
+    pub(crate) fn turn_away(&self, key: Key, why: &str, now: Timestamp) {
+        self.keep(&mut self.records(), key, why, now);
+    }
+
+    fn keep(&self, records: &mut Records, key: Key, why: &str, now: Timestamp) {
+        records.awaited.end(&key, now);
         let result = TaskResult { json: json!({ "error": why }).to_string(), at: now };
         records.order.push_back((key.clone(), now));
         records.turned_away.insert(key, result);
@@ -134,16 +210,12 @@ impl Fleet {
         }
     }
 
-    /// Why a task of this name was refused last, if that is not forgotten.
-    pub(crate) fn refusal(
-        &self,
-        reader: &PrincipalId,
-        task_name: &str,
-        now: Timestamp,
-    ) -> Option<TaskResult> {
-        let records = self.records();
-        let known = records.turned_away.get(&(reader.clone(), task_name.to_owned()))?;
-        (known.at > self.forgotten(now)).then(|| known.clone())
+    /// Why a task of this name was refused last, if that is not forgotten; and since when something is to come of it.
+    pub(crate) fn standing(&self, key: &Key, now: Timestamp) -> (Option<TaskResult>, Option<Timestamp>) {
+        let mut records = self.records();
+        self.give_up_late(&mut records, now);
+        let refusal = records.turned_away.get(key).filter(|known| known.at > self.forgotten(now)).cloned();
+        (refusal, records.awaited.since(key))
     }
 
     /// What ended at this moment or before is forgotten.
@@ -201,20 +273,20 @@ mod tests {
         let (fleet, ann) = (fleet(), PrincipalId::from("ann"));
         let at = |after: u64| Timestamp::from_secs(10_000 + after);
         let why = |reader: &str, name: &str, now| {
-            fleet.refusal(&reader.into(), name, at(now)).map(|result| result.json)
+            fleet.standing(&(reader.into(), name.into()), at(now)).0.map(|result| result.json)
         };
-        fleet.turn_away(&ann, "one", "busy", at(0));
+        fleet.turn_away((ann.clone(), "one".into()), "busy", at(0));
         assert_eq!(why("ann", "one", 1).unwrap(), r#"{"error":"busy"}"#);
         assert_eq!(why("bob", "one", 1), None);
-        fleet.turn_away(&ann, "one", "gone", at(1));
+        fleet.turn_away((ann.clone(), "one".into()), "gone", at(1));
         assert_eq!(why("ann", "one", 1).unwrap(), r#"{"error":"gone"}"#, "the latest wins");
-        fleet.turn_away(&ann, "two", "busy", at(2));
+        fleet.turn_away((ann.clone(), "two".into()), "busy", at(2));
         assert!(why("ann", "one", 2).is_some(), "only what was replaced goes");
-        fleet.turn_away(&ann, "three", "busy", at(3));
+        fleet.turn_away((ann.clone(), "three".into()), "busy", at(3));
         assert_eq!(why("ann", "one", 3), None, "the oldest goes");
         assert!(why("ann", "two", 3601).is_some());
         assert_eq!(why("ann", "two", 3602), None);
-        fleet.turn_away(&ann, "four", "busy", at(9000));
+        fleet.turn_away((ann, "four".into()), "busy", at(9000));
         assert_eq!(fleet.records().turned_away.len(), 1);
     }
 

@@ -1,6 +1,7 @@
 //! AIP, the Agent Interaction Protocol: devices and orchestrators, tasks and commands, server and
 //! client halves, sans-IO.
 
+mod awaited;
 pub mod binary;
 pub mod client;
 pub mod codec;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_core::{
-    Asked, Callsign, Close, Connection, Enrolled, Frame, Head, Input, Output, Principal, Reject, Reply, Role,
-    Seed, Timestamp, Violation, wide,
+    Asked, Callsign, Close, Connection, Enrolled, Frame, Head, Input, Output, Principal, PrincipalId, Reject,
+    Reply, Role, Seed, Timestamp, Violation, wide,
 };
 
+use crate::awaited::Dispatch;
 use crate::codec;
 use crate::fleet::Fleet;
 use crate::ledger::{self, TaskResult};
@@ -35,6 +36,8 @@ pub(crate) struct Exchange {
     fleet: Arc<Fleet>,
     seed: Seed,
     task: Option<Task>,
+    /// Whose device it was sent to.
+    device: Option<(PrincipalId, Callsign)>,
     asked: Asked<Question>,
     out: VecDeque<Output>,
 }
@@ -43,8 +46,9 @@ pub(crate) struct Exchange {
 enum Question {
     Roll,
     Delivered,
-    /// What came of a task; with why one of its name was refused, if it was.
-    Result(Option<TaskResult>),
+    /// What came of a task; with why one of its name was refused, if it was, and since when something is to come of
+    /// the latest.
+    Result(Option<TaskResult>, Option<Timestamp>),
 }
 
 #[derive(Debug)]
@@ -57,16 +61,26 @@ struct Task {
 
 impl Exchange {
     pub(crate) fn new(purpose: Purpose, principal: Principal, fleet: Arc<Fleet>, seed: Seed) -> Self {
-        Self { purpose, principal, fleet, seed, task: None, asked: Asked::default(), out: VecDeque::new() }
+        Self {
+            purpose,
+            principal,
+            fleet,
+            seed,
+            task: None,
+            device: None,
+            asked: Asked::default(),
+            out: VecDeque::new(),
+        }
     }
 
     fn begin(&mut self, body: &[u8], now: Timestamp) {
         match &self.purpose {
             Purpose::Health | Purpose::Clients => self.ask_roll(),
             Purpose::Result(task_name) => {
-                let refusal = self.fleet.refusal(&self.principal.id, task_name, now);
+                let (refusal, begun) =
+                    self.fleet.standing(&(self.principal.id.clone(), task_name.clone()), now);
                 let lookup = ledger::last_result(task_name, self.fleet.forgotten(now));
-                let request = self.asked.ask(Question::Result(refusal));
+                let request = self.asked.ask(Question::Result(refusal, begun));
                 self.out.push_back(Output::Look(request, Box::new(lookup)));
             }
             Purpose::Dispatch => match self.task(body) {
@@ -109,7 +123,7 @@ impl Exchange {
         self.out.push_back(Output::Roll(request));
     }
 
-    fn know_roll(&mut self, roll: &[Enrolled]) {
+    fn know_roll(&mut self, roll: &[Enrolled], now: Timestamp) {
         let Some(task) = &self.task else {
             let ids: Vec<&str> = roll.iter().map(|enrolled| enrolled.callsign.as_str()).collect();
             return self.answer(
@@ -124,15 +138,30 @@ impl Exchange {
         };
         // A31: devices only.
         let device = Callsign::from(task.client_id.as_str());
-        let online = roll.iter().any(|enrolled| enrolled.callsign == device && enrolled.role == Role::Device);
-        if !online {
-            return self.refuse(404, NOT_ONLINE);
-        }
+        let is_it = |enrolled: &&Enrolled| enrolled.callsign == device && enrolled.role == Role::Device;
+        let Some(enrolled) = roll.iter().find(is_it) else { return self.refuse(404, NOT_ONLINE) };
         let Task { task_name, session_id, request, .. } = task;
+        // First, so that the device cannot be quicker.
+        self.fleet.dispatch(Dispatch {
+            principal: enrolled.principal.clone(),
+            device: device.clone(),
+            task_name: task_name.clone(),
+            session_id: session_id.clone(),
+            reader: self.principal.id.clone(),
+            at: now,
+        });
+        self.device = Some((enrolled.principal.clone(), device.clone()));
         let body =
             json!({ "dispatch": { "task_name": task_name, "session_id": session_id, "request": request } });
         let request = self.asked.ask(Question::Delivered);
         self.out.push_back(Output::Note(request, device, body));
+    }
+
+    /// The device did not hear of its task.
+    fn withdraw(&self) {
+        if let (Some(task), Some((principal, device))) = (&self.task, &self.device) {
+            self.fleet.withdraw((principal, device), &task.session_id);
+        }
     }
 
     fn delivered(&mut self) {
@@ -143,9 +172,15 @@ impl Exchange {
         );
     }
 
-    /// The latest counts.
-    fn know_result(&mut self, found: Option<TaskResult>, refusal: Option<TaskResult>) {
-        match found.into_iter().chain(refusal).max_by_key(|result| result.at) {
+    /// The latest counts, and one of which nothing has come yet is later than any result.
+    fn know_result(
+        &mut self,
+        found: Option<TaskResult>,
+        refusal: Option<TaskResult>,
+        begun: Option<Timestamp>,
+    ) {
+        let latest = found.into_iter().chain(refusal).max_by_key(|result| result.at);
+        match latest.filter(|result| begun.is_none_or(|begun| result.at >= begun)) {
             Some(result) => self.say(200, format!(r#"{{"status":"done","result":{}}}"#, result.json)),
             None => self.answer(200, &json!({ "status": "pending" })),
         }
@@ -173,15 +208,16 @@ impl Connection for Exchange {
             Input::Frame(Frame::Text(text)) => self.begin(text.as_bytes(), now),
             Input::Frame(Frame::Binary(bytes)) => self.begin(&bytes, now),
             Input::Done(request, reply) => match (self.asked.answered(request), reply) {
-                (Some(Question::Roll), Reply::Roll(roll)) => self.know_roll(&roll),
+                (Some(Question::Roll), Reply::Roll(roll)) => self.know_roll(&roll, now),
                 (Some(Question::Delivered), _) => self.delivered(),
-                (Some(Question::Result(refusal)), Reply::Rows(rows)) => {
-                    self.know_result(ledger::found(&rows), refusal);
+                (Some(Question::Result(refusal, begun)), Reply::Rows(rows)) => {
+                    self.know_result(ledger::found(&rows), refusal, begun);
                 }
                 _ => {}
             },
             Input::Rejected(request, reject) => {
                 self.asked.answered(request);
+                self.withdraw();
                 if let Reject::Offline(_) = reject {
                     self.refuse(404, NOT_ONLINE);
                 } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::{Callsign, Op, Output, PrincipalId, Timestamp};
+use switchboard_core::{Callsign, Op, Output, Timestamp};
 
 use super::{AipConnection, Pending};
 use crate::error::words;
@@ -68,7 +68,7 @@ impl AipConnection {
     }
 
     /// A word from another connection.
-    pub(super) fn noted(&mut self, from: &PrincipalId, body: &Value) {
+    pub(super) fn noted(&mut self, body: &Value) {
         let text = |part: &Value, key: &str| part.get(key).and_then(Value::as_str).map(str::to_owned);
         if let Some(ask) = body.get("ask") {
             if let (Some(ticket), Some(asker)) = (text(ask, "ticket"), text(ask, "from")) {
@@ -80,7 +80,7 @@ impl AipConnection {
                 self.answer_facts(&ticket, facts);
             }
         } else if let Some(task) = body.get("dispatch") {
-            self.dispatch(task, from);
+            self.dispatch(task);
         }
     }
 

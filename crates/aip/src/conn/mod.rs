@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use switchboard_core::{
     AgentId, Asked, Callsign, Close, CloseReason, Committed, Connection, Frame, Input, Op, Output, Position,
-    Principal, PrincipalId, Reject, Reply, RequestId, Seed, SessionId, Signal, SplitMix, Timestamp, TurnId,
-    Upgrade, Violation,
+    Principal, Reject, Reply, RequestId, Seed, SessionId, Signal, SplitMix, Timestamp, TurnId, Upgrade,
+    Violation,
 };
 
 use crate::codec;
@@ -36,7 +36,7 @@ pub(crate) use exchange::{Exchange, Purpose};
 
 use clock::Clock;
 use facts::Facts;
-use own::{Dispatched, OwnTask, Proposal};
+use own::{OwnTask, Proposal};
 use work::Work;
 
 /// The server's end of one WebSocket.
@@ -56,14 +56,13 @@ pub struct AipConnection {
     phase: Phase,
     identity: Option<Identity>,
     /// What others had to say while its registration was under way.
-    early_notes: Vec<(PrincipalId, Value)>,
+    early_notes: Vec<Value>,
     /// Tasks that this client submitted, by the session id it knows them by.
     own: BTreeMap<String, OwnTask>,
     /// How many of them are not accepted yet. What the client sends after them waits until they are (A23).
     undecided: u32,
     /// Sessions in which something is asked of this device.
     work: BTreeMap<SessionId, Work>,
-    dispatched: VecDeque<Dispatched>,
     facts: Facts,
     asked: Asked<Pending>,
     /// What the server could not take, and when it is asked again.
@@ -139,7 +138,6 @@ impl AipConnection {
             own: BTreeMap::new(),
             undecided: 0,
             work: BTreeMap::new(),
-            dispatched: VecDeque::new(),
             facts: Facts::default(),
             asked: Asked::default(),
             again: VecDeque::new(),
@@ -340,10 +338,10 @@ impl AipConnection {
         match signal {
             Signal::Invited { session, after } => self.invited(session, after),
             Signal::Contested => self.clock.contested(self.now, &mut self.out),
-            Signal::Note { from, body } => match self.phase {
-                Phase::Registered => self.noted(&from, &body),
+            Signal::Note { body, .. } => match self.phase {
+                Phase::Registered => self.noted(&body),
                 Phase::Enrolling | Phase::Joining if self.early_notes.len() < EARLY_NOTES => {
-                    self.early_notes.push((from, body));
+                    self.early_notes.push(body);
                 }
                 Phase::Open | Phase::Enrolling | Phase::Joining | Phase::Closed => {}
             },

@@ -1,14 +1,16 @@
 //! Tasks of this client: from their proposal to the one message that ends them (§6.2, §6.3).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_core::model::{FailureKind, NewTurn, Origin, TurnEnd, TurnRequest};
 use switchboard_core::{
-    Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, TurnId,
+    Callsign, Enrolled, Op, Output, Position, PrincipalId, Reject, Role, SessionId, Timestamp, TurnId,
 };
 
 use super::{AipConnection, Pending};
+use crate::awaited::Dispatch;
 use crate::error::{bounded, reject_words, words};
 use crate::fleet::Taken;
 use crate::ledger;
@@ -36,19 +38,11 @@ pub(super) struct OwnTask {
     course: Course,
     /// Who may read the result over HTTP.
     reader: PrincipalId,
+    begun: Timestamp,
     /// The session id that the client chose, if it did.
     chosen: Option<String>,
     request_id: Option<String>,
     accepted: bool,
-}
-
-/// A task that was sent to this device over HTTP, and that it has not taken up yet (§6.3).
-#[derive(Debug)]
-pub(super) struct Dispatched {
-    task_name: String,
-    session_id: String,
-    reader: PrincipalId,
-    until: switchboard_core::Timestamp,
 }
 
 impl OwnTask {
@@ -170,12 +164,17 @@ impl AipConnection {
         };
         self.undecided += 1;
         self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.clone()));
+        let reader = dispatcher.unwrap_or_else(|| self.principal.id.clone());
+        if let Some(task_name) = &names.task_name {
+            self.fleet.begin((reader.clone(), task_name.clone()), self.now);
+        }
         let task = OwnTask {
             names,
             turn,
             session,
             course: Course::new(request),
-            reader: dispatcher.unwrap_or_else(|| self.principal.id.clone()),
+            reader,
+            begun: self.now,
             chosen: message.session_id,
             request_id: message.request_id,
             accepted: false,
@@ -238,6 +237,9 @@ impl AipConnection {
         if let Some(owner) = self.owner() {
             self.fleet.release(session_id, &owner);
         }
+        if let Some(task_name) = &task.names.task_name {
+            self.fleet.end(&(task.reader.clone(), task_name.clone()), task.begun);
+        }
         Some(task)
     }
 
@@ -261,7 +263,7 @@ impl AipConnection {
     /// Keeps why a task came to nothing, to be read over HTTP.
     fn turn_away(&self, reader: &PrincipalId, names: &Names, why: &str) {
         if let Some(task_name) = &names.task_name {
-            self.fleet.turn_away(reader, task_name, why, self.now);
+            self.fleet.turn_away((reader.clone(), task_name.clone()), why, self.now);
         }
     }
 
@@ -280,10 +282,18 @@ impl AipConnection {
             }
             (session, turn)
         } else {
-            return;
+            return self.decline(session_id, reason.filter(|_| failed));
         };
         if failed {
             self.insist(&session, Op::Interrupt { turn, reason });
+        }
+    }
+
+    /// A device does not take up what was sent to it over HTTP, and may say why.
+    fn decline(&self, session_id: &str, reason: Option<String>) {
+        if let Some(identity) = &self.identity {
+            let why = reason.as_deref().map_or(Cow::Borrowed(words::NOT_TAKEN_UP), |why| bounded(why).into());
+            self.fleet.decline((&self.principal.id, &identity.callsign), session_id, &why, self.now);
         }
     }
 
@@ -302,45 +312,22 @@ impl AipConnection {
     }
 
     /// A task for this device came over HTTP: it is told, and expected to ask for it itself.
-    pub(super) fn dispatch(&mut self, body: &Value, reader: &PrincipalId) {
-        let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (task_name, session_id) = (text("task_name"), text("session_id"));
-        let until = self.now.after(Duration::from_secs(self.limits.dispatch_s.into()));
-        self.forget_dispatches();
-        if self.dispatched.len() >= MAX_DISPATCHED {
-            self.dispatched.pop_front();
-        }
-        self.dispatched.push_back(Dispatched {
-            task_name: task_name.clone(),
-            session_id: session_id.clone(),
-            reader: reader.clone(),
-            until,
-        });
+    pub(super) fn dispatch(&mut self, body: &Value) {
+        let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
         let task = ServerMessage::new(ServerMessageType::Task, TaskStatus::Continue);
         self.send(ServerMessage {
-            user_request: Some(text("request")),
-            session_id: Some(session_id),
-            task_name: Some(task_name),
+            user_request: text("request"),
+            session_id: text("session_id"),
+            task_name: text("task_name"),
             ..task
         });
     }
 
-    fn forget_dispatches(&mut self) {
-        let now = self.now;
-        self.dispatched.retain(|known| known.until > now);
-    }
-
     /// The dispatched task that a device takes up with this message.
-    fn take_dispatch(&mut self, message: &ClientMessage) -> Option<Dispatched> {
-        self.forget_dispatches();
+    fn take_dispatch(&self, message: &ClientMessage) -> Option<Dispatch> {
+        let identity = self.identity.as_ref()?;
         let task_name = message.task_name.as_deref()?;
         let session_id = message.session_id.as_deref().filter(|id| !id.is_empty());
-        let index = self.dispatched.iter().position(|known| {
-            known.task_name == task_name && session_id.is_none_or(|id| id == known.session_id)
-        })?;
-        self.dispatched.remove(index)
+        self.fleet.take_up((&self.principal.id, &identity.callsign), task_name, session_id, self.now)
     }
 }
-
-/// Tasks that may wait for a device to take them up.
-const MAX_DISPATCHED: usize = 64;

@@ -140,8 +140,8 @@ impl AipConnection {
     pub(super) fn registered(&mut self, step: Step) {
         self.step(step);
         self.confirm(None);
-        for (from, body) in std::mem::take(&mut self.early_notes) {
-            self.noted(&from, &body);
+        for body in std::mem::take(&mut self.early_notes) {
+            self.noted(&body);
         }
     }
 

@@ -79,14 +79,15 @@ impl Connection for Watched {
 }
 
 /// Everything in which something of a task can be kept.
-const EMPTY: [&str; 11] = [
+const EMPTY: [&str; 12] = [
     "running: {}",
     "per_device: {}",
     "undecided: 0",
     "early_notes: []",
     "own: {}",
     "work: {}",
-    "dispatched: []",
+    "begun: {}",
+    "dispatches: []",
     "pull: None",
     "waiting: {}",
     "open: {}",

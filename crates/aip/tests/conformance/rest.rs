@@ -214,6 +214,95 @@ fn aip_088_a_dispatched_task_that_comes_to_nothing_is_done_as_well() {
 }
 
 #[test]
+fn aip_088_a_device_that_comes_back_takes_up_what_it_was_sent_before() {
+    let mut talk = Talk::new();
+    let dev = talk.device("dev");
+    let body = json!({ "client_id": "dev", "request": "raise", "task_name": "T1" });
+    let session = text(&talk.dispatch("sender", &body).1, "session_id");
+    talk.world.cut(dev);
+    assert_eq!(talk.task_result("sender", "T1")["status"], "pending");
+    let back = talk.device("dev");
+    talk.say(back, &json!({ "type": "task", "status": "continue", "task_name": "T1", "request": "raise" }));
+    assert_eq!(talk.short(back)[0], format!("ack {session}"));
+    assert_eq!(talk.task_result("sender", "T1")["result"], json!({ "error": "no plan" }));
+}
+
+#[test]
+fn aip_088_what_no_device_takes_up_is_done_in_the_end() {
+    let mut talk = Talk::limited(AipLimits { silence_s: 10_000, ..AipLimits::default() });
+    let dev = talk.device("dev");
+    let dispatch = |talk: &mut Talk, name: &str| {
+        let body = json!({ "client_id": "dev", "request": "one", "task_name": name });
+        text(&talk.dispatch("sender", &body).1, "session_id")
+    };
+    dispatch(&mut talk, "T1");
+    talk.world.advance(59_000);
+    assert_eq!(talk.task_result("sender", "T1")["status"], "pending");
+    talk.world.advance(1_000);
+    let given_up = json!({ "error": "the device did not take the task up" });
+    assert_eq!(talk.task_result("sender", "T1")["result"], given_up);
+    // The device may also say no; nobody else may.
+    let other = talk.device("other");
+    for (name, why, told) in [("T2", Some("no time"), json!({ "error": "no time" })), ("T3", None, given_up)]
+    {
+        let session = dispatch(&mut talk, name);
+        talk.say(other, &crate::support::stop("device", &session, "failed", why));
+        assert_eq!(talk.task_result("sender", name)["status"], "pending");
+        talk.say(dev, &crate::support::stop("device", &session, "failed", why));
+        assert_eq!(talk.task_result("sender", name)["result"], told);
+    }
+}
+
+#[test]
+fn an_earlier_result_is_not_told_while_a_later_task_of_that_name_is_to_come() {
+    let mut talk = Talk::new();
+    let (dev, boss) = talk.pair();
+    let send = |talk: &mut Talk, request: &str| {
+        talk.world.advance(10);
+        let body = json!({ "client_id": "dev", "request": request, "task_name": "T1" });
+        assert_eq!(talk.dispatch("ann", &body).0, 200);
+    };
+    send(&mut talk, "raise");
+    take_up(&mut talk, dev);
+    assert_eq!(talk.task_result("ann", "T1")["status"], "done");
+    send(&mut talk, "hang");
+    assert_eq!(talk.task_result("ann", "T1")["status"], "pending", "it waits for the device");
+    talk.short(dev);
+    talk.say(dev, &json!({ "type": "task", "status": "continue", "task_name": "T1", "request": "hang" }));
+    talk.world.advance(10);
+    assert_eq!(talk.task_result("ann", "T1")["status"], "pending", "it runs");
+    talk.world.cut(dev);
+    assert_eq!(talk.task_result("ann", "T1")["status"], "done");
+    // Whoever asks for it over a socket is in no other position.
+    talk.device("dev");
+    let run = |request: &str, session: &str| {
+        json!({ "type": "task", "status": "continue", "client_type": "constellation", "target_id": "dev",
+            "session_id": session, "task_name": "T1", "request": request })
+    };
+    talk.world.advance(10);
+    talk.say(boss, &run("hang", "s1"));
+    assert_eq!(talk.task_result("ann", "T1")["status"], "pending");
+}
+
+#[test]
+fn a_dispatch_that_fails_leaves_the_result_before_it() {
+    let mut talk = Talk::new();
+    let dev = talk.device("dev");
+    assert_eq!(
+        talk.dispatch("ann", &json!({ "client_id": "dev", "request": "raise", "task_name": "T1" })).0,
+        200
+    );
+    take_up(&mut talk, dev);
+    talk.world.advance(10);
+    let request = endpoint("ann", "/api/dispatch", "");
+    let (peer, _) = talk.world.knock(&talk.aip, &request).unwrap();
+    talk.world.enqueue_cut(dev);
+    let body = json!({ "client_id": "dev", "request": "x", "task_name": "T1" });
+    talk.world.send_bytes(peer, body.to_string().as_bytes());
+    assert_eq!(talk.task_result("ann", "T1")["result"], json!({ "error": "no plan" }));
+}
+
+#[test]
 fn aip_089_unknown_names_are_pending() {
     let mut talk = Talk::new();
     for name in ["nothing", "..", "%2e%2e%2fetc", "a%20b", "%", "ü", ""] {
