@@ -36,7 +36,15 @@ struct Records {
     turned_away: HashMap<Key, TaskResult>,
     /// Refusals in the order in which they came; some have been replaced since.
     order: VecDeque<(Key, Timestamp)>,
-    refused: BTreeMap<PrincipalId, Bucket>,
+    refused: BTreeMap<PrincipalId, Refused>,
+}
+
+/// How often a principal was refused lately.
+#[derive(Debug)]
+struct Refused {
+    bucket: Bucket,
+    /// It was too often: nothing more is taken before this (§9.5).
+    until: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -227,19 +235,27 @@ impl Fleet {
     /// Counts a refused registration.
     pub(crate) fn count_refusal(&self, principal: &PrincipalId, now: Timestamp) {
         let mut records = self.records();
-        records.refused.retain(|_, bucket| !bucket.is_full(now));
-        let bucket = records.refused.entry(principal.clone()).or_insert_with(|| Bucket::new(self.refusals));
+        let waits = |known: &Refused| known.until.is_some_and(|until| until > now);
+        records.refused.retain(|_, known| waits(known) || !known.bucket.is_full(now));
+        let new = || Refused { bucket: Bucket::new(self.refusals), until: None };
+        let known = records.refused.entry(principal.clone()).or_insert_with(new);
         // What is refused is refused however full the bucket is.
-        let _ = bucket.take(1, now);
+        let _ = known.bucket.take(1, now);
+        let mut next = known.bucket;
+        if !waits(known) && next.take(1, now).is_err() {
+            known.until = Some(now.after(TOO_OFTEN));
+        }
     }
 
     /// How long a principal that was refused too often has to wait.
     pub(crate) fn wait_of(&self, principal: &PrincipalId, now: Timestamp) -> Option<Duration> {
-        let mut records = self.records();
-        let mut bucket = *records.refused.get_mut(principal)?;
-        bucket.take(1, now).err()
+        let until = self.records().refused.get(principal)?.until?;
+        (until > now).then(|| until.since(now))
     }
 }
+
+/// How long a principal that was refused too often has to wait.
+const TOO_OFTEN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -297,8 +313,11 @@ mod tests {
         fleet.count_refusal(&ann, at(100));
         assert_eq!(fleet.wait_of(&ann, at(100)), None);
         fleet.count_refusal(&ann, at(100));
-        assert!(fleet.wait_of(&ann, at(100)).is_some());
+        assert_eq!(fleet.wait_of(&ann, at(100)), Some(Duration::from_secs(60)));
         assert_eq!(fleet.wait_of(&"bob".into(), at(100)), None);
+        assert_eq!(fleet.wait_of(&ann, at(159)), Some(Duration::from_secs(1)), "for a whole minute");
         assert_eq!(fleet.wait_of(&ann, at(160)), None);
+        fleet.count_refusal(&ann, at(160));
+        assert_eq!(fleet.wait_of(&ann, at(160)), None, "and then begins anew");
     }
 }

@@ -385,7 +385,9 @@ fn whoever_is_refused_too_often_has_to_wait() {
     assert!(matches!(refusal, switchboard_core::Refusal::TooMany { retry_ms: 1.. }), "{refusal:?}");
     talk.device_of("bob", "his", json!({}));
     assert_eq!(talk.online("ann"), nothing(), "the endpoints are not shut");
-    talk.world.advance(60_000);
+    talk.world.advance(59_000);
+    talk.world.knock(&talk.aip, &socket("ann")).unwrap_err();
+    talk.world.advance(1_000);
     talk.device("dev");
 }
 
