@@ -33,6 +33,8 @@ fn device(call: &CallRequest) -> Option<CallEnd> {
     Some(match name.as_str() {
         "fail" => failed("failure", "disk full", json!({ "namespace": "fs", "result": { "left": 0 } })),
         "skip" => failed("skipped", "after a failure", Value::Null),
+        "mute" => failed("failure", "the device reported failure", json!({ "error": null })),
+        "blank" => failed("failure", "", Value::Null),
         "gone" => failed("gone", "whoever was to execute this has left", Value::Null),
         "late" => CallEnd::TimedOut,
         "none" => CallEnd::Done { output: Value::Null.into(), detail: json!({ "status": "none" }) },
@@ -151,12 +153,14 @@ async fn results_are_written_in_the_order_of_the_protocol() {
 #[tokio::test]
 async fn every_end_of_a_command_has_its_result() {
     let port = Port::new(device);
-    let steps = ["fail", "skip", "gone", "late", "none"].map(step);
+    let steps = ["fail", "skip", "mute", "blank", "gone", "late", "none"].map(step);
     let end = run_on_device(&DeviceScript, &port, &script(&json!({ "turns": [steps] }))).await.unwrap();
     let result = |status: &str, error: Value, result: Value, namespace: Value| json!({ "status": status, "error": error, "result": result, "namespace": namespace });
     let wanted = [vec![
         result("failure", json!("disk full"), json!({ "left": 0 }), json!("fs")),
         result("skipped", json!("after a failure"), Value::Null, Value::Null),
+        result("failure", Value::Null, Value::Null, Value::Null),
+        result("failure", json!(""), Value::Null, Value::Null),
         result("failure", json!("whoever was to execute this has left"), Value::Null, Value::Null),
         result("failure", json!("command timed out"), Value::Null, Value::Null),
         result("none", Value::Null, Value::Null, Value::Null),

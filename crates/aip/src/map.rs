@@ -205,7 +205,11 @@ pub fn call_end(outcome: Outcome) -> CallEnd {
     if !result.is_null() {
         detail.insert("result".into(), result);
     }
-    let message = error.unwrap_or_else(|| format!("the device reported {name}"));
+    let message = error.unwrap_or_else(|| {
+        // Whoever reads the results is told what the device said, which is nothing.
+        detail.insert("error".into(), Value::Null);
+        format!("the device reported {name}")
+    });
     CallEnd::Failed(CallError { name: name.into(), message, detail: object(detail) })
 }
 

@@ -22,7 +22,8 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Why the command failed, if it did. One that was skipped did not.
     pub(super) fn failure(&self) -> Option<&str> {
-        (self.status == Status::Failure).then(|| self.error.as_str().unwrap_or("the command failed"))
+        let said = self.error.as_str().filter(|error| !error.is_empty());
+        (self.status == Status::Failure).then_some(said.unwrap_or("the command failed"))
     }
 
     fn failed(error: &str, call: CallId) -> Self {
@@ -45,7 +46,9 @@ impl From<CommandEnd> for Outcome {
             }
             CallEnd::Failed(CallError { name, message, mut detail }) => {
                 let status = if name == "skipped" { Status::Skipped } else { Status::Failure };
-                let error = if message.is_empty() { Value::Null } else { Value::String(message) };
+                // What a device said, where that is not the message.
+                let said = detail.as_object_mut().and_then(|detail| detail.shift_remove("error"));
+                let error = said.unwrap_or(Value::String(message));
                 let (result, namespace) =
                     (take(&mut detail, "result").into(), take(&mut detail, "namespace"));
                 Self { status, error, result, namespace, call }

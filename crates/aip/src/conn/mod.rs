@@ -187,11 +187,16 @@ impl AipConnection {
     }
 
     /// Sends a message, with the time and, where it has none, an id of its own.
-    fn send(&mut self, mut message: ServerMessage) {
+    fn send(&mut self, message: ServerMessage) {
+        self.send_as_of(message, self.now);
+    }
+
+    /// The same, with the time of what it tells.
+    fn send_as_of(&mut self, mut message: ServerMessage, at: Timestamp) {
         if message.response_id.is_none() && message.kind != ServerMessageType::DeviceInfoResponse {
             message.response_id = Some(self.fresh_id());
         }
-        message.timestamp = Some(self.stamp.write(self.now).to_owned());
+        message.timestamp = Some(self.stamp.write(at).to_owned());
         self.out.push_back(Output::Send(Frame::Text(codec::encode_server(&message))));
     }
 
@@ -350,8 +355,8 @@ impl AipConnection {
 
     fn committed(&mut self, session: &SessionId, committed: &Committed) {
         let seen = Seen::of(&committed.event);
-        self.work_on(session, seen);
-        self.own_event(session, seen);
+        self.work_on(session, seen, committed.at);
+        self.own_event(session, seen, committed.at);
         self.leave_session(session);
     }
 

@@ -244,7 +244,7 @@ impl AipConnection {
     }
 
     /// What an event means for the tasks of this client.
-    pub(super) fn own_event(&mut self, session: &SessionId, seen: Seen<'_>) {
+    pub(super) fn own_event(&mut self, session: &SessionId, seen: Seen<'_>, at: Timestamp) {
         let (Seen::Text(turn, _) | Seen::Stopped(turn, _) | Seen::Ended(turn, _)) = seen else { return };
         let Some(task) = self.own.values_mut().find(|task| task.is(session, turn)) else { return };
         match seen {
@@ -254,7 +254,7 @@ impl AipConnection {
                 let message = task.course.end(turn, &task.names, end);
                 let session_id = task.names.session_id.clone();
                 self.forget_task(&session_id);
-                self.send(message);
+                self.send_as_of(message, at);
             }
             Seen::Accepted { .. } | Seen::Asked(..) | Seen::Answered(..) | Seen::Nothing => {}
         }

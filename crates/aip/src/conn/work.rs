@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
-use switchboard_core::{CallId, Frame, Op, Output, Position, SessionId, TurnId};
+use switchboard_core::{CallId, Frame, Op, Output, Position, SessionId, Timestamp, TurnId};
 
 use super::{AipConnection, Pending};
 use crate::codec::{self, Commands};
@@ -74,7 +74,7 @@ impl AipConnection {
     }
 
     /// What an event means for the device.
-    pub(super) fn work_on(&mut self, session: &SessionId, seen: Seen<'_>) {
+    pub(super) fn work_on(&mut self, session: &SessionId, seen: Seen<'_>, at: Timestamp) {
         let Some(identity) = &self.identity else { return };
         let own = identity.callsign.clone();
         let Some(work) = self.work.get_mut(session) else { return };
@@ -117,7 +117,7 @@ impl AipConnection {
             Seen::Ended(turn, end) => {
                 work.drop_turn(turn);
                 if let Some(ended) = work.turns.remove(turn) {
-                    self.tell_end(session, turn, &ended, end);
+                    self.tell_end(session, turn, &ended, (end, at));
                 }
                 self.send_next(session);
             }
@@ -142,12 +142,19 @@ impl AipConnection {
         self.send(task);
     }
 
-    /// The end of a task, unless this very connection is told as its owner (AIP-054).
-    fn tell_end(&mut self, session: &SessionId, turn: &TurnId, ended: &WorkTurn, end: &TurnEnd) {
+    /// The end of a task, unless this very connection is told as its owner (AIP-054). Both are told the same, to the
+    /// letter: the time is that of the end.
+    fn tell_end(
+        &mut self,
+        session: &SessionId,
+        turn: &TurnId,
+        ended: &WorkTurn,
+        (end, at): (&TurnEnd, Timestamp),
+    ) {
         if !ended.own || self.turn_of(session, turn).is_some() {
             return;
         }
-        self.send(ended.course.end(turn, &ended.names, end));
+        self.send_as_of(ended.course.end(turn, &ended.names, end), at);
     }
 
     fn ask(&mut self, session: &SessionId, turn: &TurnId, call: &Arc<Call>) {

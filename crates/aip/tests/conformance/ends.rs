@@ -5,7 +5,7 @@ use switchboard_aip::AipLimits;
 use switchboard_core::model::{FailureKind, Finish};
 use switchboard_testkit::Step;
 
-use crate::support::{Talk, batch, own_task, task, text};
+use crate::support::{Talk, batch, own_task, stop, task, text};
 
 fn nothing() -> Vec<String> {
     Vec::new()
@@ -30,6 +30,24 @@ fn aip_053_owner_and_executor_are_told_the_same_end_once_each() {
         talk.world.advance(10_000);
         assert_eq!((talk.short(boss), talk.short(dev)), (nothing(), nothing()), "nothing after the end");
     }
+}
+
+#[test]
+fn aip_053_an_executor_that_reads_late_is_told_the_same_end_as_its_owner() {
+    let mut talk = Talk::new();
+    let args = json!({ "text": "x".repeat(100_000) });
+    let commands = vec![switchboard_testkit::BatchCommand::new("big", args)];
+    talk.plan("big", vec![Step::Batch { commands, timeout_ms: 300_000 }]);
+    let (dev, boss) = talk.pair();
+    talk.world.stall(dev);
+    talk.say(boss, &task("dev", "s1", "big"));
+    talk.say(boss, &stop("constellation", "s1", "failed", Some("enough")));
+    let owner = talk.heard(boss).pop().unwrap();
+    talk.world.advance(5_000);
+    talk.world.unstall(dev);
+    let executor = talk.heard(dev).pop().unwrap();
+    assert_eq!(text(&executor, "type"), "task_end");
+    assert_eq!(executor, owner, "to the letter, its time included");
 }
 
 #[test]

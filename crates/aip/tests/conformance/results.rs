@@ -302,3 +302,21 @@ fn results_of_a_mebibyte_and_more_pass() {
     talk.say(boss, &task("dev", "s2", "one"));
     assert_eq!(talk.short(boss), ["ack s2"]);
 }
+
+#[test]
+fn aip_016_a_failure_without_a_reason_stays_without_one() {
+    let reported = |error: Option<&str>| {
+        let outcome =
+            json!({ "status": "failure", "error": error, "result": null, "namespace": null, "call_id": "c" });
+        switchboard_aip::map::call_end(serde_json::from_value(outcome).unwrap())
+    };
+    let of = |end| match end {
+        switchboard_core::model::CallEnd::Failed(error) => (error.message, error.detail),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(reported(Some("disk full"))), ("disk full".into(), Value::Null));
+    assert_eq!(of(reported(Some(""))), (String::new(), Value::Null));
+    let (message, detail) = of(reported(None));
+    assert_eq!(detail, json!({ "error": null }), "as the device said it");
+    assert!(!message.is_empty(), "for whoever reads the log");
+}
