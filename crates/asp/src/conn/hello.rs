@@ -76,7 +76,14 @@ impl AspConnection {
         }
         match hello.resume {
             Some(resume) if agreed.has(Feature::Resume) => self.take_over(resume, agreed),
-            _ => self.begin(agreed),
+            Some(_) => {
+                self.send_error(
+                    0,
+                    &ErrorBody::new(Code::ResumeRejected, "the feature resume was not agreed"),
+                );
+                self.begin(agreed);
+            }
+            None => self.begin(agreed),
         }
     }
 

@@ -79,7 +79,9 @@ impl Hello {
         hello.client = fields.nested("client", ClientInfo::read)?;
         hello.limits = fields.nested("limits", ClientLimits::read)?;
         hello.tools = fields.list("tools")?.map(|tools| tool::read_tools(tools, "tools")).transpose()?;
-        hello.resume = fields.nested("resume", ResumeRequest::read)?;
+        // One that cannot be read is refused as one that names nothing, and takes nothing else with it (§13.2).
+        let resume = fields.nested("resume", ResumeRequest::read);
+        hello.resume = resume.unwrap_or_else(|_| Some(ResumeRequest::of_nothing()));
         hello.nonce = fields.text("nonce", 64)?;
         hello.token = fields.text("token", usize::MAX)?.map(Secret::new);
         Ok(hello)
@@ -180,6 +182,10 @@ pub struct ResumeRequest {
 }
 
 impl ResumeRequest {
+    fn of_nothing() -> Self {
+        Self { cid: String::new(), token: Secret::new(String::new()), next: Vec::new() }
+    }
+
     fn read(mut fields: Fields) -> Result<Self, FieldError> {
         let cid = fields.text("cid", 64)?.required("cid")?;
         let token = Secret::new(fields.text("token", usize::MAX)?.required("token")?);

@@ -365,3 +365,27 @@ fn asp_078_goaway_comes_first_and_work_has_30_s() {
     talk.world.advance(1);
     assert_eq!(talk.seen(), [Seen::Close(1012)]);
 }
+
+#[test]
+fn asp_053_a_resume_that_cannot_be_read_is_rejected_and_takes_nothing_else_with_it() {
+    let resumes = [
+        (true, serde_json::json!({"cid": "x", "next": {}})),
+        (true, serde_json::json!({"cid": "x", "token": "t", "next": {"1": -1}})),
+        (true, serde_json::json!({"cid": "x", "token": "t", "next": {"01": 0}})),
+        (true, serde_json::json!({"cid": "x", "token": "t", "next": [1]})),
+        (true, serde_json::json!("x")),
+        (true, serde_json::json!({"cid": "x", "token": "t", "next": {}})),
+        (false, serde_json::json!({"cid": "x", "token": "t", "next": {}})),
+    ];
+    for (offered, resume) in resumes {
+        let mut talk = Talk::new(Script::new());
+        let features: &[&str] = if offered { &["flags", "events", "resume"] } else { &["flags", "events"] };
+        let hello = serde_json::json!({"features": features, "enc": ["json"], "resume": resume});
+        talk.say(Opcode::Hello, 0, hello.to_string());
+        let frames = talk.frames();
+        assert_eq!(talk.codes(&frames), [2600], "{resume}");
+        let accept: serde_json::Value = serde_json::from_slice(&frames[1].payload).unwrap();
+        assert_eq!((&accept["op"], &accept["features"]), (&"accept".into(), &serde_json::json!(features)));
+        assert_eq!(accept.get("resumed"), None);
+    }
+}
