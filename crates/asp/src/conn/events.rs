@@ -178,7 +178,7 @@ impl AspConnection {
             let rev = Some(self.next_revision());
             self.send_tool_def(
                 id,
-                &ToolDefFrame { op: ToolDefOp::Remove, rev, tools: Vec::new(), names: gone },
+                ToolDefFrame { op: ToolDefOp::Remove, rev, tools: Vec::new(), names: gone },
             );
         }
         if shown.is_empty() {
@@ -186,10 +186,7 @@ impl AspConnection {
         }
         if self.wire.features.has(Feature::Events) {
             let rev = Some(self.next_revision());
-            self.send_tool_def(
-                id,
-                &ToolDefFrame { op: ToolDefOp::Add, rev, tools: shown, names: Vec::new() },
-            );
+            self.send_tool_def(id, ToolDefFrame { op: ToolDefOp::Add, rev, tools: shown, names: Vec::new() });
         } else {
             // A bare peer knows one tool per frame.
             for tool in shown {
@@ -243,7 +240,7 @@ impl AspConnection {
         let tools: Vec<_> = self.tools.values().filter_map(|tool| map::tool_def(tool)).collect();
         if self.wire.features.has(Feature::Events) {
             let rev = Some(self.next_revision());
-            self.send_tool_def(0, &ToolDefFrame { op: ToolDefOp::Set, rev, tools, names: Vec::new() });
+            self.send_tool_def(0, ToolDefFrame { op: ToolDefOp::Set, rev, tools, names: Vec::new() });
         } else {
             for tool in tools {
                 self.send_map(crate::Opcode::ToolDef, 0, crate::Flags::NONE, &tool.to_map());
@@ -252,7 +249,7 @@ impl AspConnection {
     }
 
     /// Grows with each TOOL_DEF, also from one transport of an attachment to the next.
-    fn next_revision(&mut self) -> u64 {
+    pub(super) fn next_revision(&mut self) -> u64 {
         let base = u64::from(self.link.generation - 1) << 24;
         self.tools_revision = self.tools_revision.max(base) + 1;
         self.tools_revision

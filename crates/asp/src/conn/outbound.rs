@@ -14,8 +14,8 @@ use crate::codec::{
 use crate::error::Code;
 use crate::map::Ending;
 use crate::message::{
-    Completion, EncFlag, End, ErrorBody, Feature, Flags, Opcode, Record, RecordBody, ServerHello,
-    ToolDefFrame,
+    Completion, Enc, EncFlag, End, ErrorBody, Feature, Flags, Opcode, Record, RecordBody, ServerHello,
+    ToolDefFrame, ToolDefOp,
 };
 use crate::value::{Map, Value};
 
@@ -217,8 +217,8 @@ impl AspConnection {
             return;
         }
         let numbered = self.wire.features.has(Feature::Resume).then_some(n);
-        let room = (self.wire.max_payload as usize).saturating_sub(RECORD_ROOM).clamp(4, MAX_DELTA);
-        let whole = text.len() <= room;
+        let room = self.room_for(text);
+        let whole = text.len() <= room.min(MAX_DELTA);
         let mut out = BytesMut::new();
         let mut charged = 0;
         if whole && events && !reasoning && !self.compresses(text.len()) {
@@ -227,7 +227,6 @@ impl AspConnection {
             charged = encode_text_frame(&mut out, flags, id, self.wire.enc, numbered, text).unwrap_or(0);
         } else if events {
             // One index is one record: a delta that has to be split carries it on its last piece.
-            let room = if self.wire.features.has(Feature::Frag) { usize::MAX } else { room };
             let mut pieces = chunk_text(text, room).peekable();
             while let Some(piece) = pieces.next() {
                 let n = numbered.filter(|_| pieces.peek().is_none());
@@ -249,11 +248,37 @@ impl AspConnection {
         self.send_bytes(out.freeze());
     }
 
+    /// How much of a text fits into one record, whatever has to be escaped in it.
+    fn room_for(&self, text: &str) -> usize {
+        let most = if self.wire.features.has(Feature::Frag) { usize::MAX } else { MAX_DELTA };
+        let room = (self.wire.max_payload as usize).saturating_sub(RECORD_ROOM).clamp(4 * ESCAPED, most);
+        let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\' || byte == 0x7f;
+        if self.wire.enc == Enc::Json && text.len() > room / ESCAPED && text.bytes().any(escaped) {
+            room / ESCAPED
+        } else {
+            room
+        }
+    }
+
     fn send_record(&mut self, id: u16, n: Option<u64>, body: RecordBody, replay: bool) {
         let n = n.filter(|_| self.wire.features.has(Feature::Resume));
-        let map = Record { n, body }.to_map();
-        let charged = self.send_map(Opcode::Stream, id, self.flags(replay), &map);
+        let payload = self.encoded(&Record { n, body }.to_map());
+        if self.is_too_large(&payload) {
+            return self.give_up_too_large(id);
+        }
+        let charged = self.send_payload(Opcode::Stream, id, self.flags(replay), &payload);
         self.charge(id, charged);
+    }
+
+    /// Ends a request with something in it that its client cannot receive.
+    fn give_up_too_large(&mut self, id: u16) {
+        let Some(request) = self.requests.get(id) else { return };
+        if let Some(turn) = request.turn.clone().filter(|_| !request.watches) {
+            let session = request.session.clone();
+            let op = Op::Interrupt { turn, reason: Some(TOO_LARGE.to_owned()) };
+            self.submit(&session, op, Pending::Nothing);
+        }
+        self.fail_request(id, Code::PayloadTooLarge, TOO_LARGE, None);
     }
 
     /// The terminal frame of a request, in whichever of the five forms applies (§8.3).
@@ -280,10 +305,8 @@ impl AspConnection {
                     }
                     self.send_completion(id, n, end, replay);
                 } else if features.has(Feature::Events) {
-                    let n = features.has(Feature::Resume).then_some(n);
-                    let map = Record { n, body: RecordBody::End(end) }.to_map();
-                    let end = if features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
-                    self.send_map(Opcode::Stream, id, self.flags(replay).with(end), &map);
+                    let arrived = request.next_n < request.skip_below;
+                    self.send_end(id, n, end, replay, arrived);
                 } else {
                     let flags = if features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
                     let mut out = BytesMut::with_capacity(8);
@@ -292,6 +315,26 @@ impl AspConnection {
                 }
             }
         }
+    }
+
+    /// The end as a record. An answer that was to come with it, and is larger than the client can receive at once,
+    /// comes before it in pieces, as one index of its own; `arrived` says that it has, before a resume.
+    fn send_end(&mut self, id: u16, n: u64, mut end: End, replay: bool, arrived: bool) {
+        let numbered = |n| self.wire.features.has(Feature::Resume).then_some(n);
+        let mut payload =
+            self.encoded(&Record { n: numbered(n), body: RecordBody::End(end.clone()) }.to_map());
+        if self.is_too_large(&payload) {
+            let Some(text) = end.output.take().and_then(|output| output.as_str().map(str::to_owned)) else {
+                return self.send_error(id, &ErrorBody::new(Code::PayloadTooLarge, TOO_LARGE));
+            };
+            let n = numbered(if arrived { n } else { n + 1 });
+            payload = self.encoded(&Record { n, body: RecordBody::End(end) }.to_map());
+            if !arrived {
+                self.send_delta(id, false, n.map_or(0, |n| n - 1), &text, replay);
+            }
+        }
+        let flags = if self.wire.features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
+        self.send_payload(Opcode::Stream, id, self.flags(replay).with(flags), &payload);
     }
 
     /// A peer without records gets a collected answer as one delta before the end.
@@ -308,7 +351,12 @@ impl AspConnection {
         if self.wire.features.has(Feature::Events)
             && let Some(value) = end.output
         {
-            self.send_record(id, Some(n), RecordBody::Data { mime: None, value }, replay);
+            let n = self.wire.features.has(Feature::Resume).then_some(n);
+            let payload = self.encoded(&Record { n, body: RecordBody::Data { mime: None, value } }.to_map());
+            if self.is_too_large(&payload) {
+                return self.send_error(id, &ErrorBody::new(Code::PayloadTooLarge, TOO_LARGE));
+            }
+            self.send_payload(Opcode::Stream, id, self.flags(replay), &payload);
         }
         let completion = Completion { finish: Some(end.finish), metrics: end.metrics };
         self.send_map(Opcode::Error, id, self.flags(replay), &completion.to_map());
@@ -336,8 +384,17 @@ impl AspConnection {
         self.send_map(Opcode::Hello, 0, Flags::NONE, &hello.to_map());
     }
 
-    pub(super) fn send_tool_def(&mut self, id: u16, frame: &ToolDefFrame) {
-        self.send_map(Opcode::ToolDef, id, Flags::NONE, &frame.to_map());
+    /// Tells of tools, in as many frames as the client needs.
+    pub(super) fn send_tool_def(&mut self, id: u16, mut frame: ToolDefFrame) {
+        let payload = self.encoded(&frame.to_map());
+        if !self.is_too_large(&payload) || frame.tools.len() < 2 {
+            self.send_payload(Opcode::ToolDef, id, Flags::NONE, &payload);
+            return;
+        }
+        let tools = frame.tools.split_off(frame.tools.len() / 2);
+        self.send_tool_def(id, frame);
+        let rev = Some(self.next_revision());
+        self.send_tool_def(id, ToolDefFrame { op: ToolDefOp::Add, rev, tools, names: Vec::new() });
     }
 
     pub(super) fn send_notice(&mut self, notice: crate::message::Notice) {
@@ -359,10 +416,24 @@ impl AspConnection {
 
     /// Sends one map under an opcode; answers the payload bytes.
     pub(super) fn send_map(&mut self, opcode: Opcode, id: u16, flags: Flags, map: &Map) -> usize {
+        let payload = self.encoded(map);
+        self.send_payload(opcode, id, flags, &payload)
+    }
+
+    fn encoded(&self, map: &Map) -> BytesMut {
         let mut payload = BytesMut::new();
         map.encode(self.wire.enc, &mut payload);
+        payload
+    }
+
+    /// Whether this is more than the client can receive, in fragments or not (§5).
+    fn is_too_large(&self, payload: &[u8]) -> bool {
+        payload.len() > self.wire.max_payload as usize
+    }
+
+    fn send_payload(&mut self, opcode: Opcode, id: u16, flags: Flags, payload: &[u8]) -> usize {
         let mut out = BytesMut::new();
-        let charged = self.put(&mut out, opcode, id, flags, &payload);
+        let charged = self.put(&mut out, opcode, id, flags, payload);
         self.send_bytes(out.freeze());
         charged
     }
@@ -433,6 +504,9 @@ const OVERHEAD: usize = 64;
 /// What any other queued record weighs, roughly.
 const RECORD_WEIGHT: usize = 512;
 const RECORD_ROOM: usize = 64;
+/// To how many bytes one of a text can grow when it is written as JSON.
+const ESCAPED: usize = 6;
+const TOO_LARGE: &str = "the output is larger than the client can receive";
 const MAX_MERGED: usize = 16 << 10;
 const MAX_DELTA: usize = 64 << 10;
 const MAX_FRAME: usize = 64 << 10;

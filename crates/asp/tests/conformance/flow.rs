@@ -389,3 +389,60 @@ fn asp_053_a_resume_that_cannot_be_read_is_rejected_and_takes_nothing_else_with_
         assert_eq!(accept.get("resumed"), None);
     }
 }
+
+/// What a client that can receive 2000 bytes at once is sent, as records put together from their fragments.
+fn received(
+    features: &[&str],
+    script: Script,
+    invoke: &serde_json::Value,
+) -> Vec<(Opcode, serde_json::Value)> {
+    let mut talk = Talk::new(script);
+    let hello = serde_json::json!({"features": features, "enc": ["json"], "limits": {"max_payload": 2000}});
+    talk.say(Opcode::Hello, 0, hello.to_string());
+    talk.features =
+        switchboard_asp::Features::agree(features.iter().copied(), switchboard_asp::Features::ALL);
+    talk.frames();
+    talk.say(Opcode::Invoke, 1, invoke.to_string());
+    talk.world.advance(100);
+    let mut whole = Vec::new();
+    let mut payload = Vec::new();
+    for frame in talk.frames() {
+        payload.extend_from_slice(&frame.payload);
+        if !frame.flags.has(switchboard_asp::Flags::MORE) {
+            assert!(payload.len() <= 2000, "{} bytes for a client that takes 2000", payload.len());
+            whole.push((frame.opcode, serde_json::from_slice(&payload).unwrap()));
+            payload.clear();
+        }
+    }
+    whole
+}
+
+#[test]
+fn asp_014_the_client_is_sent_nothing_larger_than_it_can_receive() {
+    for features in [&["flags", "events", "frag"][..], &["flags", "events"]] {
+        let chat = serde_json::json!({"kind": "chat", "input": "talk"});
+        let quoted = Script::new().on("talk", vec![Step::Text("\"\n".repeat(5_000))]);
+        let told = received(features, quoted, &chat);
+        let text: String = told.iter().filter_map(|(_, record)| record["d"].as_str()).collect();
+        assert_eq!(text, "\"\n".repeat(5_000), "a text comes in pieces");
+        assert_eq!(told.last().unwrap().1["t"], "end");
+
+        // An answer that is wanted as a whole, too.
+        let once = serde_json::json!({"kind": "chat", "input": "talk", "stream": false});
+        let told = received(
+            features,
+            Script::new().on("talk", vec![Step::Fill { bytes: 9_000, piece: 100 }]),
+            &once,
+        );
+        let text: usize = told.iter().map(|(_, record)| record["d"].as_str().map_or(0, str::len)).sum();
+        assert_eq!((text, &told.last().unwrap().1["t"]), (9_000, &"end".into()), "{told:?}");
+
+        // What cannot be taken apart is refused.
+        let value = serde_json::json!({"x": "y".repeat(3_000)});
+        let data = Script::new().on("talk", vec![Step::Data { mime: None, value }, Step::Hang]);
+        let wanted = serde_json::json!({"kind": "chat", "input": "talk", "want": ["text", "data"]});
+        let told = received(features, data, &wanted);
+        assert_eq!(told.last().unwrap().0, Opcode::Error);
+        assert_eq!(told.last().unwrap().1["code"], 2202);
+    }
+}
