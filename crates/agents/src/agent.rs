@@ -71,8 +71,6 @@ pub enum Condition {
 pub struct Visit {
     /// The attachment that it is to its sessions.
     pub connection: AttachmentId,
-    /// Tells it from every other connection of this process.
-    pub number: u64,
     /// The session in which it first asked.
     pub session: SessionId,
     /// Whose it is.

@@ -174,7 +174,6 @@ impl Gateway {
         self.end_visit(caller);
         let visit = Visit {
             connection: attachment.clone(),
-            number: caller.number,
             session: session.clone(),
             principal: caller.principal.id.clone(),
         };

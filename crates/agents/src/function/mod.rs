@@ -94,7 +94,8 @@ impl Function {
         if !self.config.presence {
             return;
         }
-        let inv = format!("{}_{}", event.name(), visit.number);
+        // A function takes what has an id that it knows for a repetition, also after a restart of the server.
+        let inv = format!("{}_{}_{}", event.name(), visit.connection, now.as_micros());
         let mut invocation = Invocation::new(event, visit.connection.to_string(), 0, inv);
         invocation.session = Some(visit.session.to_string());
         invocation.sent_at = Some(now.as_micros() / 1_000);

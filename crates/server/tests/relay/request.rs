@@ -171,6 +171,11 @@ async fn functions_are_told_when_clients_come_and_go() {
     let left = relayed.function.told("disconnect", None).await;
     assert_signed(&left);
     assert_eq!((left.path.as_str(), &left.body["cid"]), ("/disconnect", &cid));
+    for told in [&came, &left] {
+        let inv = told.body["inv"].as_str().unwrap();
+        assert!(inv.contains(cid.as_str().unwrap()), "{inv} is that of no other connection, of any process");
+    }
+    assert_ne!(came.body["inv"], left.body["inv"]);
     assert_eq!(relayed.function.all_of("connect").len(), 1);
 }
 
