@@ -241,7 +241,8 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                     Ok(Value::Map(map)) => map,
                     Ok(_) | Err(_) => Map::new(),
                 };
-                let left = call.deadline.since(viewer.now).as_millis();
+                // Begun milliseconds count, so that a call of five seconds does not come as 4999.
+                let left = call.deadline.since(viewer.now).as_micros().div_ceil(1000);
                 let timeout_ms = u64::try_from(left).unwrap_or(u64::MAX);
                 Rendered::CallOpened(
                     &call.id,

@@ -54,7 +54,7 @@ impl Protocol for Asp {
             return Err(Refusal::UpgradeRequired);
         }
         let parameters = parse_query(&request.query);
-        if parameters.iter().any(|(name, _)| TOKEN_NAMES.contains(&name.as_str())) {
+        if parameters.iter().any(|(name, _)| names_token(name)) {
             return Err(Refusal::CredentialInvalid);
         }
         let entries: Vec<&str> = request.subprotocols.iter().map(|entry| entry.0.as_str()).collect();
@@ -163,9 +163,27 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Where people put tokens that do not belong in a URL.
-const TOKEN_NAMES: &[&str] =
-    &["token", "access_token", "auth", "authorization", "bearer", "api_key", "apikey", "key", "jwt"];
+/// Whether people put tokens under this name, which do not belong in a URL. However it is written.
+fn names_token(name: &str) -> bool {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    TOKEN_NAMES.iter().any(|known| known.eq_ignore_ascii_case(&name))
+}
+
+const TOKEN_NAMES: &[&str] = &[
+    "token",
+    "accesstoken",
+    "authtoken",
+    "idtoken",
+    "auth",
+    "authorization",
+    "bearer",
+    "aspbearer",
+    "apikey",
+    "key",
+    "jwt",
+    "secret",
+    "password",
+];
 
 static ROUTES: &[Route] = &[
     Route { path: PATH, transport: Transport::WebSocket },

@@ -111,7 +111,17 @@ fn asp_007_both_forms_of_the_credential_are_read_and_neither_is_echoed() {
 
 #[test]
 fn asp_008_a_token_in_the_query_is_refused_even_beside_a_good_one() {
-    for query in ["token=x", "access_token=x", "agent=demo&api_key=x", "%74oken=x", "auth=x&end=complete06"] {
+    let queries = [
+        "token=x",
+        "Token=x",
+        "access_token=x",
+        "agent=demo&api_key=x",
+        "api-key=x",
+        "%74oken=x",
+        "auth=x&end=complete06",
+        "asp-bearer=x",
+    ];
+    for query in queries {
         let request = OpeningRequest { query: query.into(), ..bearer("Bearer s3cr3t/token+==") };
         let refusal = world().knock(&asp(), &request).unwrap_err();
         let reply = asp().refuse(&refusal, "req-1");
