@@ -50,8 +50,6 @@ pub(crate) struct Caller {
     pub(crate) home: Option<SessionId>,
     /// The name under which the connection is enrolled.
     pub(crate) callsign: Option<Callsign>,
-    /// What tells it from every other connection.
-    pub(crate) number: u64,
     /// What it is called where a function serves it.
     pub(crate) visits: Option<AttachmentId>,
 }

@@ -270,7 +270,6 @@ impl Door {
         });
         let span = tracing::info_span!("connection", protocol, connection_id = listed.number);
         let bucket = self.gateway.buckets.of(&principal.id, frames.map(|rate| (protocol, rate)), opened_at);
-        let number = listed.number;
         let caller = Caller {
             principal,
             identity,
@@ -286,7 +285,6 @@ impl Door {
             assigned,
             home: None,
             callsign: None,
-            number,
             visits: None,
         };
         let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());

@@ -209,7 +209,13 @@ impl Talk<'_> {
                     | Cause::Unreachable(_)
                     | Cause::Refused { .. } => &cause.to_string(),
                 };
-                self.line(&format!("{lost}, trying again in {wait}"))
+                self.line(&format!("{lost}, trying again in {wait}"))?;
+                if let Cause::Lost(LinkCause::Refused(why)) = cause
+                    && why.contains("already registered")
+                {
+                    self.line(&format!("is {} running elsewhere?", self.id))?;
+                }
+                Ok(())
             }
             Event::Assigned { request, .. } => {
                 self.line(&format!("asked to: {}", request.as_deref().unwrap_or_default()))

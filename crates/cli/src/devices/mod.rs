@@ -1,8 +1,10 @@
 //! `switchboard devices`: which devices a server knows, what they are like, and what they can be had
 //! do.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
-use switchboard_client::admin::{Device, DevicesQuery};
+use switchboard_client::admin::{AdminError, Device, DevicesQuery};
 use switchboard_client::aip::{Cause, ConnectError, Constellation, ConstellationConfig, LinkCause};
 use switchboard_core::Callsign;
 
@@ -118,18 +120,29 @@ async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> 
         return Ok(());
     }
     if devices.is_empty() {
-        console.note("no devices yet; `switchboard device --id NAME` makes one of this machine");
+        console.note(match (args.online, args.offline, &args.owner) {
+            (true, ..) => "no device is connected; without --online, all that were here are shown",
+            (_, true, _) => "no device is away; without --offline, all are shown",
+            (.., Some(_)) => "no devices of that owner",
+            (.., None) => "no devices yet; `switchboard device --id NAME` makes one of this machine",
+        });
         return Ok(());
     }
     let now = clock::now();
+    // Whoever sees devices of several people has to know which are whose: names may be the same.
+    let owners: BTreeSet<&str> = devices.iter().map(|device| device.row.principal.as_str()).collect();
     let mut table = Table::new(["DEVICE", "PLATFORM", "STATE", "SINCE", "FEATURES", "TAGS"]);
     for device in &devices {
         let (state, since) = match device.row.left_at.filter(|_| !device.online) {
             Some(left) => ("offline", left),
             None => (if device.online { "online" } else { "offline" }, device.row.joined_at),
         };
+        let mut name = harmless(device.row.device.as_str());
+        if owners.len() > 1 {
+            name += &format!(" ({})", harmless(device.row.principal.as_str()));
+        }
         table.row([
-            harmless(device.row.device.as_str()),
+            name,
             harmless(&device.row.platform),
             state.to_owned(),
             clock::ago(since, now),
@@ -147,6 +160,10 @@ async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> 
 async fn show(args: &ShowArgs, environment: &Environment, console: &Console) -> Result<(), Failure> {
     let remote = args.remote.remote(environment)?;
     let device = remote.admin()?.device(&Callsign::from(args.device.as_str())).await;
+    if let Err(AdminError::NotFound(_)) = device {
+        let list = "`switchboard devices list` shows which there are";
+        return Err(Failure::failed(format!("no device is called {}; {list}", args.device)));
+    }
     let device = device.map_err(|error| remote.refused(&error))?;
     if args.json {
         return console.line(&to_json(&whole(device)?)?);

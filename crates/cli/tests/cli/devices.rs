@@ -14,6 +14,8 @@ fn devices_are_listed_and_shown() {
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert!(ran.err.contains("no devices yet"), "{}", ran.err);
     let device = Device::connected(&server.url, &[]);
+    let away = server.run(&["devices", "list", "--offline"]);
+    assert!(away.err.contains("no device is away"), "{}", away.err);
     let listed = server.run(&["devices", "list"]).ok();
     let mut lines = listed.lines();
     let heading: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
@@ -33,6 +35,7 @@ fn devices_are_listed_and_shown() {
     assert!(server.run(&["devices", "list", "--offline"]).ok().contains("lab-1   linux     offline"));
     let unknown = server.run(&["devices", "show", "nope"]);
     assert_eq!(unknown.code, 1, "{unknown:?}");
+    assert!(unknown.err.contains("switchboard devices list"), "{unknown:?}");
 }
 
 #[test]

@@ -184,7 +184,7 @@ sections! {
         /// New turns per second of one principal, over all its connections.
         pub principal_turns_per_s: u64 = 400,
         /// New turns of one principal that may come at once.
-        pub principal_turns_burst: u64 = 800,
+        pub principal_turns_burst: u64 = 4096,
         /// Requests that may wait in front of one session.
         pub mailbox: usize = 1_024,
         /// Committed events of a session that are kept in memory for its readers.
