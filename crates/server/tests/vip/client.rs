@@ -165,7 +165,8 @@ impl Client {
         }
     }
 
-    async fn dial(address: SocketAddr, session: &Value) -> Option<WebSocketStream<TcpStream>> {
+    /// One more transport of a session.
+    pub(crate) async fn dial(address: SocketAddr, session: &Value) -> Option<WebSocketStream<TcpStream>> {
         let path = format!("ws://{address}/v1/vip/sessions/{}/stream", session["session_id"].as_str()?);
         let mut request = path.into_client_request().unwrap();
         let token = format!("Bearer {}", session["session_token"].as_str()?);

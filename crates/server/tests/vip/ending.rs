@@ -28,10 +28,25 @@ async fn vip_072_the_window_closes() {
     let mut client = stage.idle().await;
     client.come_back(tree(2)).await;
     client.lose().await;
-    let path = format!("GET /v1/vip/sessions/{}", client.session["session_id"].as_str().unwrap());
+    ends(&stage, &client.session).await;
+}
+
+#[tokio::test]
+async fn vip_072_the_window_closes_behind_a_transport_that_came_to_nothing() {
+    let stage = Stage::start(&["vip.limits.resume_s=1"]).await;
+    let mut client = stage.idle().await;
+    let newer = Client::dial(stage.address(), &client.session).await.expect("an upgrade");
+    assert_eq!(client.over().await, (Over::Closed(4409), json!("SES_REPLACED")));
+    drop(newer);
+    ends(&stage, &client.session).await;
+}
+
+/// Waits for a session to be over.
+async fn ends(stage: &Stage, session: &Value) {
+    let path = format!("GET /v1/vip/sessions/{}", session["session_id"].as_str().unwrap());
     for _ in 0..300 {
         let (status, answer) =
-            ask(stage.address(), &path, client.session["session_token"].as_str(), &Value::Null).await;
+            ask(stage.address(), &path, session["session_token"].as_str(), &Value::Null).await;
         if status == 410 {
             assert_eq!(answer["error"]["code"], "SES_TERMINATED");
             return;

@@ -78,8 +78,8 @@ impl VipConnection {
             duration_ms,
             usage: None,
         }));
-        if self.generation > 0 {
-            let (attachment, generation) = (self.attachment.clone(), self.generation);
+        let (attachment, generation) = (self.attachment.clone(), self.held());
+        if generation > 0 {
             // What is on record has to come first.
             self.record();
             self.ask(Op::CloseAttachment { attachment, generation });
@@ -120,10 +120,19 @@ impl VipConnection {
     /// Lets go of the session, which waits.
     fn let_go(&mut self) {
         self.suspend();
-        if self.generation > 0 {
-            let (attachment, generation) = (self.attachment.clone(), self.generation);
+        let (attachment, generation) = (self.attachment.clone(), self.held());
+        if generation > 0 {
             self.record();
             self.ask(Op::Detach { attachment, generation });
+        }
+    }
+
+    /// What there is to let go of, by its generation. A transport that was never let in has replaced another all
+    /// the same, and nobody but it can say that the session is alone now. What is being asked for comes before.
+    fn held(&self) -> u32 {
+        match &self.incoming.before {
+            Some(before) => before.generation.saturating_add((self.phase == Phase::Admitting).into()),
+            None => self.generation,
         }
     }
 

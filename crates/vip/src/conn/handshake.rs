@@ -152,8 +152,11 @@ impl VipConnection {
     }
 
     fn admit(&mut self, event_id: &str, hello: ClientConnect, outcome: Result<Reply, Reject>) {
-        let Some(before) = self.incoming.before.take() else { return };
-        let before = &*before;
+        // It may have had to go in the meantime.
+        if self.phase != Phase::Admitting {
+            return;
+        }
+        self.phase = Phase::Greeting;
         self.generation = match outcome {
             Ok(Reply::Attachment(view)) => view.generation,
             Ok(_) => 1,
@@ -162,6 +165,8 @@ impl VipConnection {
             }
             Err(_) => return self.fail(&Fault::new(Code::Internal)),
         };
+        let Some(before) = self.incoming.before.take() else { return };
+        let before = &*before;
         let resumed = hello.resume.is_some();
         let resume_token = (self.settings.resume_s > 0).then(|| self.fresh("resume"));
         self.outgoing.note(Minute::Connected { resume: resume_token.as_deref().map(digest_of) });

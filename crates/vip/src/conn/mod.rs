@@ -25,7 +25,7 @@ use crate::error::{Code, Fault};
 use crate::limits::VipLimits;
 use crate::matrix::{Machine, State, Trigger};
 use crate::message::{Role, ServerEvent, StateChanged};
-use crate::minutes::{CHRONICLE, Minute, Settings};
+use crate::minutes::{CHRONICLE, Minute, Settings, attachment_of};
 use crate::protocol::{EXTERNAL, Service, Vip, failure};
 use crate::record::SessionRecord;
 use crate::token::EphemeralClaims;
@@ -191,7 +191,7 @@ impl VipConnection {
         Self {
             incoming: Incoming::new(&limits),
             deadlines: Deadlines::new(&settings, upgrade.now),
-            attachment: AttachmentId::new(format!("{session}.app")),
+            attachment: attachment_of(session.as_str()),
             agent: AgentId::from(settings.agent.as_str()),
             limits,
             service: protocol.service.clone(),

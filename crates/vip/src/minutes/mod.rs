@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_core::model::{Author, CallEnd, Message, Output, TurnOutcome};
 use switchboard_core::{
-    Cell, Change, Chronicle, Chronicler, Committed, Event, MessageId, Record, SessionId, Table, Timestamp,
-    TurnId,
+    AttachmentId, Cell, Change, Chronicle, Chronicler, Committed, Event, MessageId, Record, SessionId, Table,
+    Timestamp, TurnId,
 };
 
 use crate::context::Context;
@@ -22,6 +22,11 @@ mod minute;
 pub mod tables;
 
 pub use minute::{Asked, CHRONICLE, Minute, Settings, Spoken};
+
+/// What the transports of the app are attached to its session as, one after the other.
+pub(crate) fn attachment_of(session: &str) -> AttachmentId {
+    AttachmentId::new(format!("{session}.app"))
+}
 
 /// Takes the minutes of sessions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +64,9 @@ pub struct Minutes {
     pub connected: bool,
     /// Whether one ever was.
     pub opened: bool,
+    /// How often the app's attachment was opened or taken over.
+    #[serde(default)]
+    pub generation: u32,
     /// The state, by name, and its number.
     pub state: (String, u64),
     /// The number of the last event that was sent and can be sent again.
@@ -105,6 +113,7 @@ impl Minutes {
             resume: None,
             connected: false,
             opened: false,
+            generation: 0,
             state: ("connecting".to_owned(), 0),
             sent: 0,
             context: None,
@@ -142,12 +151,13 @@ impl Minutes {
                     self.note(minute, desk);
                 }
             }
-            Event::AttachmentOpened { .. } => {
+            Event::AttachmentOpened { attachment, generation, .. } if self.is_the_apps(attachment) => {
                 (self.connected, self.opened) = (true, true);
+                self.generation = *generation;
                 desk.set([("connected", true.into()), ("opened", true.into()), ("left_at", Cell::Null)]);
             }
-            Event::AttachmentDetached { .. } => self.leave(desk),
-            Event::AttachmentClosed { .. } => {
+            Event::AttachmentDetached { attachment, .. } if self.is_the_apps(attachment) => self.leave(desk),
+            Event::AttachmentClosed { attachment } if self.is_the_apps(attachment) => {
                 self.leave(desk);
                 self.end("idle", desk);
             }
@@ -198,6 +208,9 @@ impl Minutes {
             | Event::SessionOpened { .. }
             | Event::ParticipantJoined { .. }
             | Event::ParticipantLeft { .. }
+            | Event::AttachmentOpened { .. }
+            | Event::AttachmentDetached { .. }
+            | Event::AttachmentClosed { .. }
             | Event::AttachmentLinked { .. }
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
@@ -392,6 +405,11 @@ impl Minutes {
                 ("at", number(desk.at.as_millis())),
             ],
         });
+    }
+
+    /// Others who take part in the session come and go without it.
+    fn is_the_apps(&self, attachment: &AttachmentId) -> bool {
+        *attachment == attachment_of(&self.session)
     }
 
     fn leave(&mut self, desk: &mut Desk) {

@@ -113,7 +113,7 @@ fn a_response_is_open_until_its_own_end() {
 
 #[test]
 fn a_session_ends_once_and_for_the_first_reason() {
-    let attachment = switchboard_core::AttachmentId::new("vs_1.app");
+    let attachment = AttachmentId::new("vs_1.app");
     let closed = Event::AttachmentClosed { attachment };
     let mut minutes = Minutes::new(&SessionId::from("vs_1"));
     minutes.connected = true;
@@ -123,4 +123,25 @@ fn a_session_ends_once_and_for_the_first_reason() {
     take(&mut minutes, recorded(Minute::Ended { reason: "user_hangup".into(), code: None }));
     take(&mut minutes, closed);
     assert_eq!(minutes.ended.as_deref(), Some("user_hangup"));
+}
+
+#[test]
+fn who_else_takes_part_is_not_the_app() {
+    let opened = |attachment: &str, generation: u32| Event::AttachmentOpened {
+        attachment: attachment.into(),
+        generation,
+        principal: PrincipalId::from("ann"),
+        secret: None,
+        window_ms: 60_000,
+    };
+    let mut minutes = Minutes::new(&SessionId::from("vs_1"));
+    take(&mut minutes, opened("another", 5));
+    assert_eq!((minutes.connected, minutes.opened, minutes.generation), (false, false, 0));
+    take(&mut minutes, opened("vs_1.app", 2));
+    assert_eq!((minutes.connected, minutes.opened, minutes.generation), (true, true, 2));
+    take(&mut minutes, Event::AttachmentDetached { attachment: "another".into(), generation: 5 });
+    take(&mut minutes, Event::AttachmentClosed { attachment: "another".into() });
+    assert_eq!((minutes.connected, minutes.ended.as_deref()), (true, None));
+    take(&mut minutes, Event::AttachmentDetached { attachment: "vs_1.app".into(), generation: 2 });
+    assert!(!minutes.connected);
 }

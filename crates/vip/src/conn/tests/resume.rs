@@ -277,6 +277,71 @@ fn a_lost_transport_leaves_the_session_waiting_and_a_hang_up_ends_it() {
     assert!(stage.recorded().iter().any(|minute| minute["ended"]["reason"] == "user_hangup"));
 }
 
+/// The generations of the attachment that were let go of.
+fn let_go(stage: &Stage) -> Vec<u32> {
+    let let_go = stage.ops.iter().filter_map(|op| match op {
+        Op::Detach { generation, .. } => Some(*generation),
+        _ => None,
+    });
+    let_go.collect()
+}
+
+#[test]
+fn vip_072_a_session_is_alone_when_what_replaced_its_transport_comes_to_nothing() {
+    let replacing = || {
+        left(|minutes| {
+            minutes.connected = true;
+            minutes.generation = 3;
+        })
+    };
+    let mut gone = replacing();
+    gone.feed(Input::Closed(CloseReason::PeerClosed(Some(1000))));
+    let mut silent = replacing();
+    silent.pass(5_000);
+    assert_eq!(silent.codes(), ["PROTO_HANDSHAKE_TIMEOUT"]);
+    let mut rejected = replacing();
+    let mut hello = back(40);
+    hello["resume"]["resume_token"] = "token-0".into();
+    rejected.hello(hello);
+    assert_eq!(rejected.codes(), ["SES_RESUME_REJECTED"]);
+    for stage in [gone, silent, rejected] {
+        assert_eq!(let_go(&stage), [3]);
+        assert!(!stage.recorded().iter().any(|minute| minute.get("ended").is_some()));
+    }
+    // The next one in line answers for it.
+    let mut replaced = replacing();
+    let record = Box::new(json!([Minute::Opened { transport: 5 }]));
+    replaced.commit(Event::Recorded { chronicle: CHRONICLE.into(), by: PrincipalId::from("ann"), record });
+    assert_eq!(replaced.closed.map(|close| close.code), Some(4409));
+    assert!(let_go(&replaced).is_empty());
+    // Nobody was ever there.
+    let mut first = Stage::opened(|_| {});
+    first.feed(Input::Closed(CloseReason::TransportLost));
+    assert!(let_go(&first).is_empty());
+}
+
+#[test]
+fn vip_072_a_session_is_alone_when_its_transport_is_lost_while_it_is_let_in() {
+    let mut stage = left(|minutes| {
+        minutes.connected = true;
+        minutes.generation = 3;
+    });
+    let hello = json!({ "type": "client.connect", "id": "c-1", "seq": 1, "ts": 0, "state_seq": 0,
+        "data": { "session_id": SESSION, "protocol_version": "0.1" } });
+    stage.connection.handle_input(Input::Frame(Frame::Text(hello.to_string())), stage.now).unwrap();
+    let taking_over = loop {
+        match stage.connection.poll_output() {
+            Output::Submit(request, _, Op::TakeOver { .. }) => break request,
+            Output::Idle { .. } => panic!("nobody takes over"),
+            _ => {}
+        }
+    };
+    stage.feed(Input::Closed(CloseReason::Restart));
+    assert_eq!(let_go(&stage), [4]);
+    stage.feed(Input::Done(taking_over, Reply::Applied { head: Position::default() }));
+    assert!(!kinds(&stage.said()).contains(&"session.connected"));
+}
+
 #[test]
 fn only_an_order_to_hang_up_hangs_up() {
     for (text, over) in [("Hang up!", true), ("please do not hang up the picture", false)] {
