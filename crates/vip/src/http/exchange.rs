@@ -208,7 +208,12 @@ impl Exchange {
     }
 
     fn receive(&mut self, body: &[u8]) {
-        if let Err(fault) = self.begin(body) {
+        let begun = if body.len() > self.limits.body_bytes as usize {
+            Err(Fault::new(Code::ProtoTooLarge))
+        } else {
+            self.begin(body)
+        };
+        if let Err(fault) = begun {
             self.refuse(&fault);
         }
     }

@@ -180,6 +180,18 @@ fn what_is_asked_for_has_bounds() {
 }
 
 #[test]
+fn a_body_is_as_large_as_the_limit_says_and_no_larger() {
+    let padded = |bytes: usize| {
+        let bare = wish(|wish| wish["padding"] = json!("")).to_string().len();
+        wish(|wish| wish["padding"] = json!("x".repeat(bytes - bare)))
+    };
+    let limits = VipLimits { body_bytes: 4_096, ..VipLimits::default() };
+    let mut desk = desk_within(limits, |_| {});
+    assert_eq!(desk.create(&padded(4_096)).0, 201);
+    assert_eq!(desk.refused(&padded(4_097)), code(413, "PROTO_TOO_LARGE"));
+}
+
+#[test]
 fn what_is_agreed_is_what_both_sides_want() {
     let mut desk = desk(|service| service.webrtc = true);
     // A token makes sessions shorter and never longer.

@@ -44,10 +44,14 @@ struct Desk {
 }
 
 fn desk(change: impl FnOnce(&mut Service)) -> Desk {
+    desk_within(VipLimits::default(), change)
+}
+
+fn desk_within(limits: VipLimits, change: impl FnOnce(&mut Service)) -> Desk {
     let mut service = samples::service();
     change(&mut service);
     Desk {
-        protocol: Vip::new(VipLimits::default(), service),
+        protocol: Vip::new(limits, service),
         now: Timestamp::from_millis(1_100_000),
         vouched: Vouched {
             own: "shop|ann".to_owned(),
