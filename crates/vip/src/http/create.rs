@@ -1,6 +1,7 @@
 //! Creating a session (E3). The checks come in the order of §2.3, and the first that fails counts.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -61,6 +62,13 @@ impl Exchange {
             match self.recent.ask(&draft.vouched.own, key, digest, self.now) {
                 Repetition::New => self.reserved = Some((draft.vouched.own.clone(), key.clone())),
                 Repetition::Answered(answer) => return self.answer_with(201, "no-store", answer),
+                Repetition::Underway if self.now < self.began.after(PATIENCE) => {
+                    return self.do_later(LOOK_EVERY, move |exchange| exchange.with_key(draft, digest));
+                }
+                Repetition::Underway => {
+                    let fault = Fault::new(Code::NetServerDraining);
+                    return self.refuse(&fault.because("the same is still being answered, try again"));
+                }
                 Repetition::Conflict => return self.refuse(&Fault::new(Code::SesIdempotencyConflict)),
             }
         }
@@ -407,6 +415,9 @@ fn all_scopes() -> Vec<String> {
 }
 
 const LONGEST_KEY: usize = 64;
+/// How often it is looked whether the same request has its answer, and for how long.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_ROWS: usize = 100;
 /// How long a credential for our own endpoint is good, in seconds.
 const EPHEMERAL_S: u64 = 60;

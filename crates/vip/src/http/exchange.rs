@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -31,14 +32,20 @@ pub(super) struct Exchange {
     pub(super) request: OpeningRequest,
     pub(super) known: Option<(SessionClaims, SessionRecord)>,
     pub(super) now: Timestamp,
+    /// When the request came.
+    pub(super) began: Timestamp,
     /// By whom, and under which key, an answer is expected that others have to wait for.
     pub(super) reserved: Option<(String, String)>,
     asked: Asked<Then>,
+    /// What is to be tried again, and when.
+    later: Option<(Timestamp, Retry)>,
     out: VecDeque<Output>,
 }
 
 /// What is to be done with an answer.
 type Then = Box<dyn FnOnce(&mut Exchange, Result<Reply, Reject>) + Send>;
+/// What is to be done later.
+type Retry = Box<dyn FnOnce(&mut Exchange) + Send>;
 
 impl Exchange {
     pub(super) fn new(
@@ -57,8 +64,10 @@ impl Exchange {
             request,
             known,
             now,
+            began: now,
             reserved: None,
             asked: Asked::default(),
+            later: None,
             out: VecDeque::new(),
         }
     }
@@ -169,6 +178,17 @@ impl Exchange {
         self.out.push_back(Output::Errand(request, errand));
     }
 
+    /// Does something after a while.
+    pub(super) fn do_later(&mut self, wait: Duration, retry: impl FnOnce(&mut Self) + Send + 'static) {
+        self.later = Some((self.now.after(wait), Box::new(retry)));
+    }
+
+    fn timeout(&mut self) {
+        if let Some((_, retry)) = self.later.take_if(|(at, _)| *at <= self.now) {
+            retry(self);
+        }
+    }
+
     pub(super) fn refuse(&mut self, fault: &Fault) {
         self.release();
         let status = fault.code.http().unwrap_or(400);
@@ -235,15 +255,16 @@ impl Connection for Exchange {
                     then(self, Err(reject));
                 }
             }
+            Input::Timeout => self.timeout(),
             Input::Closed(_) => {
                 self.release();
+                self.later = None;
                 self.out.push_back(Output::Close(DONE));
             }
             Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_))
             | Input::Committed(..)
             | Input::Signal(_)
             | Input::Voice(_)
-            | Input::Timeout
             | Input::Backlog(_)
             | Input::Drain { .. } => {}
         }
@@ -251,7 +272,8 @@ impl Connection for Exchange {
     }
 
     fn poll_output(&mut self) -> Output {
-        self.out.pop_front().unwrap_or(Output::Idle { wake: None })
+        let wake = self.later.as_ref().map(|(at, _)| *at);
+        self.out.pop_front().unwrap_or(Output::Idle { wake })
     }
 }
 

@@ -34,7 +34,9 @@ pub(super) enum Repetition {
     New,
     /// The same was asked before; this was the answer.
     Answered(String),
-    /// Something else was asked under this key, or the same is just being answered.
+    /// The same is just being answered.
+    Underway,
+    /// Something else was asked under this key.
     Conflict,
 }
 
@@ -45,10 +47,9 @@ impl Recent {
         memory.forget(now);
         let name = (who.to_owned(), key.to_owned());
         match memory.answers.get(&name) {
-            Some(Remembered { digest: known, answer: Some(answer) }) if *known == digest => {
-                Repetition::Answered(answer.clone())
-            }
-            Some(_) => Repetition::Conflict,
+            Some(Remembered { digest: known, .. }) if *known != digest => Repetition::Conflict,
+            Some(Remembered { answer: Some(answer), .. }) => Repetition::Answered(answer.clone()),
+            Some(Remembered { answer: None, .. }) => Repetition::Underway,
             None => {
                 if memory.order.len() >= MOST_ANSWERS
                     && let Some((_, oldest)) = memory.order.pop_front()
@@ -134,7 +135,8 @@ mod tests {
     fn vip_013_a_repetition_is_answered_as_before_for_ten_minutes() {
         let recent = Recent::default();
         assert_eq!(recent.ask("ann", "k", [1; 32], at(0)), Repetition::New);
-        assert_eq!(recent.ask("ann", "k", [1; 32], at(0)), Repetition::Conflict, "still being answered");
+        assert_eq!(recent.ask("ann", "k", [1; 32], at(0)), Repetition::Underway);
+        assert_eq!(recent.ask("ann", "k", [2; 32], at(0)), Repetition::Conflict);
         recent.answered("ann", "k", Some("yes".into()));
         assert_eq!(recent.ask("ann", "k", [1; 32], at(599)), Repetition::Answered("yes".into()));
         assert_eq!(recent.ask("ann", "k", [2; 32], at(599)), Repetition::Conflict);

@@ -1,5 +1,9 @@
 //! Creating a session.
 
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
 use super::*;
 
 #[test]
@@ -136,6 +140,60 @@ fn vip_013_a_repetition_is_answered_as_before_unless_it_was_refused() {
     assert_eq!(desk.opened, 1);
     let (status, body) = again(&mut desk, &wish(|_| {}));
     assert_eq!((status, &body["error"]["code"]), (409, &json!("SES_IDEMPOTENCY_CONFLICT")));
+}
+
+#[test]
+fn vip_013_repetitions_at_the_same_time_are_answered_alike() {
+    let mut desk = desk(|_| {});
+    let body = wish(|_| {});
+    let frame = || Input::Frame(Frame::Text(body.to_string()));
+    let began = |desk: &Desk| {
+        let request = OpeningRequest {
+            authorization: bearer("app-token"),
+            headers: vec![("idempotency-key", "k".to_owned())],
+            ..to(protocol::SESSIONS, "")
+        };
+        let upgrade = desk.let_in(request).unwrap();
+        let connection = desk.protocol.accept(upgrade, Seed::new([1; 32])).unwrap();
+        (connection, (0, Value::Null))
+    };
+    // The first is vouched for, and about to use its token up.
+    let (mut first, mut answer) = began(&desk);
+    let vouched = desk.step(&mut *first, frame(), &mut answer).unwrap();
+    let redeemed = desk.step(&mut *first, vouched, &mut answer).unwrap();
+    // Another finds the token used up, and waits all the same.
+    desk.vouched.replayed = true;
+    let (mut second, mut again) = began(&desk);
+    desk.drive(&mut *second, frame(), &mut again);
+    assert_eq!(again, (0, Value::Null));
+    desk.now = desk.now.after(Duration::from_millis(25));
+    desk.drive(&mut *second, Input::Timeout, &mut again);
+    assert_eq!(again, (0, Value::Null), "it is not answered yet");
+    desk.drive(&mut *first, redeemed, &mut answer);
+    desk.now = desk.now.after(Duration::from_millis(25));
+    desk.drive(&mut *second, Input::Timeout, &mut again);
+    assert_eq!((answer.0, desk.opened), (201, 1));
+    assert_eq!(again, answer);
+}
+
+#[test]
+fn vip_013_nobody_waits_for_ever_for_the_same_to_be_answered() {
+    let mut desk = desk(|_| {});
+    let digest = Sha256::digest(wish(|_| {}).to_string()).into();
+    desk.protocol.recent.ask("shop|ann", "k", digest, desk.now);
+    let request = OpeningRequest {
+        authorization: bearer("app-token"),
+        headers: vec![("idempotency-key", "k".to_owned())],
+        ..to(protocol::SESSIONS, "")
+    };
+    let upgrade = desk.let_in(request).unwrap();
+    let mut connection = desk.protocol.accept(upgrade, Seed::new([1; 32])).unwrap();
+    let mut answer = (0, Value::Null);
+    desk.drive(&mut *connection, Input::Frame(Frame::Text(wish(|_| {}).to_string())), &mut answer);
+    desk.now = desk.now.after(Duration::from_secs(30));
+    desk.drive(&mut *connection, Input::Timeout, &mut answer);
+    assert_eq!((answer.0, &answer.1["error"]["retryable"]), (503, &json!(true)));
+    assert_eq!(desk.opened, 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 use switchboard_core::{
-    AgentId, CloseReason, Errand as Ran, Found, Frame, Input, OpeningRequest, Output, Pii, Position,
-    Principal, Protocol as _, Refusal, Reply, Seed, Timestamp, Upgrade,
+    AgentId, CloseReason, Connection, Errand as Ran, Found, Frame, Input, OpeningRequest, Output, Pii,
+    Position, Principal, Protocol as _, Refusal, Reply, Seed, Timestamp, Upgrade,
 };
 
 use crate::errand::Vouched;
@@ -153,28 +153,44 @@ impl Desk {
             }
         };
         let mut answer = (0, Value::Null);
-        let mut input = Input::Frame(Frame::Text(body.to_string()));
+        self.drive(&mut *connection, Input::Frame(Frame::Text(body.to_string())), &mut answer);
+        answer
+    }
+
+    /// Lets an exchange go on until it is over, or has to wait.
+    fn drive(&mut self, connection: &mut dyn Connection, input: Input<'_>, answer: &mut (u16, Value)) {
+        let mut next = self.step(connection, input, answer);
+        while let Some(input) = next {
+            next = self.step(connection, input, answer);
+        }
+    }
+
+    /// Takes an exchange as far as what it asks for next, which is answered.
+    fn step(
+        &mut self,
+        connection: &mut dyn Connection,
+        input: Input<'_>,
+        answer: &mut (u16, Value),
+    ) -> Option<Input<'static>> {
+        connection.handle_input(input, self.now).unwrap();
         loop {
-            connection.handle_input(input, self.now).unwrap();
-            input = loop {
-                match connection.poll_output() {
-                    Output::Look(..) if self.hangs_up => break Input::Closed(CloseReason::TransportLost),
-                    Output::Errand(request, errand) => break Input::Done(request, self.run(&errand.0)),
-                    Output::Look(request, lookup) => {
-                        let history = lookup.table == tables::HISTORY.name;
-                        let rows = if history { self.history.clone() } else { self.rows.clone() };
-                        break Input::Done(request, Reply::Rows(rows));
-                    }
-                    Output::Submit(request, _, op) => {
-                        self.opened += usize::from(matches!(op, switchboard_core::Op::Open { .. }));
-                        break Input::Done(request, Reply::Applied { head: Position::default() });
-                    }
-                    Output::Send(Frame::Head(head)) => answer.0 = head.status,
-                    Output::Send(Frame::Binary(body)) => answer.1 = serde_json::from_slice(&body).unwrap(),
-                    Output::Close(_) => return answer,
-                    other => panic!("not expected: {other:?}"),
+            match connection.poll_output() {
+                Output::Look(..) if self.hangs_up => return Some(Input::Closed(CloseReason::TransportLost)),
+                Output::Errand(request, errand) => return Some(Input::Done(request, self.run(&errand.0))),
+                Output::Look(request, lookup) => {
+                    let history = lookup.table == tables::HISTORY.name;
+                    let rows = if history { self.history.clone() } else { self.rows.clone() };
+                    return Some(Input::Done(request, Reply::Rows(rows)));
                 }
-            };
+                Output::Submit(request, _, op) => {
+                    self.opened += usize::from(matches!(op, switchboard_core::Op::Open { .. }));
+                    return Some(Input::Done(request, Reply::Applied { head: Position::default() }));
+                }
+                Output::Send(Frame::Head(head)) => answer.0 = head.status,
+                Output::Send(Frame::Binary(body)) => answer.1 = serde_json::from_slice(&body).unwrap(),
+                Output::Close(_) | Output::Idle { wake: Some(_) } => return None,
+                other => panic!("not expected: {other:?}"),
+            }
         }
     }
 
