@@ -204,8 +204,8 @@ async fn ask(
         "session": session,
     });
     let answer = place.post(Some(key), &body, MAX_ANSWER_BYTES).await.map_err(|lost| match lost {
-        Lost::Unreachable => failed("PROV_UNAVAILABLE", "the provider cannot be reached"),
-        Lost::TimedOut => failed("PROV_UNAVAILABLE", "the provider took too long"),
+        Lost::Unreachable => failed("PROV_CREDENTIAL", "the provider cannot be reached"),
+        Lost::TimedOut => failed("PROV_CREDENTIAL", "the provider took too long"),
         Lost::TooLong => failed("PROV_CREDENTIAL", "the provider's answer is too long"),
     })?;
     let secret = understand(&answer)?;
@@ -225,7 +225,7 @@ fn understand(answer: &Answer) -> Result<ClientSecret, Failed> {
         }
         401 | 403 => ("PROV_CREDENTIAL", "the provider refused the key of this server"),
         402 | 429 => ("PROV_QUOTA", "the provider is overloaded, or its quota is used up"),
-        408 | 500.. => ("PROV_UNAVAILABLE", "the provider fails"),
+        408 | 500.. => ("PROV_CREDENTIAL", "the provider fails"),
         _ => ("PROV_CREDENTIAL", "the provider refused the request"),
     };
     Err(failed(code, format!("{message} (HTTP {})", answer.status)))

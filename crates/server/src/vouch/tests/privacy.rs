@@ -65,7 +65,7 @@ async fn nothing_secret_is_logged() {
     drop(guard);
 
     let logged = captured.text();
-    for reason in ["expired", "used before", "three parts", "PROV_UNAVAILABLE", "ACT_EXECUTION_FAILED"] {
+    for reason in ["expired", "used before", "three parts", "PROV_CREDENTIAL", "ACT_EXECUTION_FAILED"] {
         assert!(logged.contains(reason), "{reason}: {logged}");
     }
     let parts = token.split('.').chain(expired.split('.').skip(1));

@@ -178,8 +178,8 @@ async fn refusals_of_the_provider_are_told_apart() {
         (307, "PROV_CREDENTIAL"),
         (429, "PROV_QUOTA"),
         (402, "PROV_QUOTA"),
-        (500, "PROV_UNAVAILABLE"),
-        (503, "PROV_UNAVAILABLE"),
+        (500, "PROV_CREDENTIAL"),
+        (503, "PROV_CREDENTIAL"),
     ] {
         let failed = mint(move || json_answer(status, &json!({"error": {"message": "sk-long-term-key"}})));
         let failed = failed.await.unwrap_err();
@@ -214,7 +214,7 @@ async fn answers_without_a_usable_credential_are_refused() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_slow_or_away_is_unavailable() {
+async fn a_provider_that_is_slow_or_away_gives_no_credential() {
     let server = TestServer::start(|_| async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         ().into_response()
@@ -222,9 +222,9 @@ async fn a_provider_that_is_slow_or_away_is_unavailable() {
     .await;
     let config = ProviderConfig { timeout_ms: 100, ..realtime(&server.url) };
     let providers = Providers::open(&[config], &secrets(), keys()).unwrap();
-    assert_eq!(providers.mint(order("realtime"), NOW).await.unwrap_err().failed, "PROV_UNAVAILABLE");
+    assert_eq!(providers.mint(order("realtime"), NOW).await.unwrap_err().failed, "PROV_CREDENTIAL");
     drop(server);
-    assert_eq!(providers.mint(order("realtime"), NOW).await.unwrap_err().failed, "PROV_UNAVAILABLE");
+    assert_eq!(providers.mint(order("realtime"), NOW).await.unwrap_err().failed, "PROV_CREDENTIAL");
 }
 
 #[test]
