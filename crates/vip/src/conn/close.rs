@@ -120,6 +120,9 @@ impl VipConnection {
     /// Lets go of the session, which waits.
     fn let_go(&mut self) {
         self.suspend();
+        if self.generation > 0 {
+            self.outgoing.note(Minute::Numbered { seq: self.outgoing.seq });
+        }
         let (attachment, generation) = (self.attachment.clone(), self.held());
         if generation > 0 {
             self.record();

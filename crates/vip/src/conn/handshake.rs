@@ -98,7 +98,7 @@ impl VipConnection {
             self.settings = settings.clone();
         }
         self.transport = minutes.transport + 1;
-        self.outgoing.seq = minutes.sent;
+        self.outgoing.seq = minutes.sent.max(minutes.numbered.unwrap_or_default());
         // Whoever carries the session so far sees this, and lets go of it.
         self.outgoing.note(Minute::Opened { transport: self.transport });
         self.phase = Phase::Greeting;
@@ -132,10 +132,12 @@ impl VipConnection {
             return self.fail(&Fault::new(Code::SesNotFound).about(head.id.clone()));
         }
         let Some(before) = &self.incoming.before else { return };
-        if let Some(resume) = &hello.resume
-            && (self.settings.resume_s == 0 || before.resume != Some(digest_of(&resume.resume_token)))
-        {
-            return self.fail(&Fault::new(Code::SesResumeRejected).about(head.id.clone()));
+        if let Some(resume) = &hello.resume {
+            let agreed = self.settings.resume_s > 0 && before.resume == Some(digest_of(&resume.resume_token));
+            // Numbers go on from what the client has seen: it cannot make them up.
+            if !agreed || resume.last_server_seq > before.most_seen() {
+                return self.fail(&Fault::new(Code::SesResumeRejected).about(head.id.clone()));
+            }
         }
         let opened = before.opened;
         self.phase = Phase::Admitting;

@@ -39,6 +39,11 @@ pub enum Minute {
     },
     /// These events are about to be sent; each is whole.
     Sent(Vec<Value>),
+    /// The transport is done: this was the number of the last event on it, whether that can be sent again or not.
+    Numbered {
+        /// Its number.
+        seq: u64,
+    },
     /// What the app says about itself (§8).
     Context(Value),
     /// The app was asked to do something.
@@ -71,6 +76,7 @@ impl fmt::Debug for Minute {
             Self::Connected { .. } => "Connected",
             Self::State { .. } => "State",
             Self::Sent(_) => "Sent",
+            Self::Numbered { .. } => "Numbered",
             Self::Context(_) => "Context",
             Self::Asked(_) => "Asked",
             Self::Settled { .. } => "Settled",

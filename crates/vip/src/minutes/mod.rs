@@ -71,6 +71,9 @@ pub struct Minutes {
     pub state: (String, u64),
     /// The number of the last event that was sent and can be sent again.
     pub sent: u64,
+    /// The number of the last event that was sent at all, where the last transport could still say so.
+    #[serde(default)]
+    pub numbered: Option<u64>,
     /// What the app says about itself.
     pub context: Option<Context>,
     /// The response that the client knows of and that has not ended.
@@ -116,6 +119,7 @@ impl Minutes {
             generation: 0,
             state: ("connecting".to_owned(), 0),
             sent: 0,
+            numbered: None,
             context: None,
             response: None,
             asked: BTreeMap::new(),
@@ -260,7 +264,9 @@ impl Minutes {
             Minute::Connected { resume } => {
                 self.resume = resume;
                 self.unsaid = None;
+                self.numbered = None;
             }
+            Minute::Numbered { seq } => self.numbered = Some(seq),
             Minute::State { state, seq } => {
                 desk.set([("state", state.as_str().into()), ("state_seq", number(seq))]);
                 self.state = (state, seq);
@@ -434,6 +440,12 @@ impl Minutes {
         }
     }
 
+    /// The greatest number that an event which the client has seen can have.
+    pub fn most_seen(&self) -> u64 {
+        let unrecorded = if self.numbered.is_none() { MOST_UNRECORDED } else { 0 };
+        self.sent.max(self.numbered.unwrap_or_default()).saturating_add(unrecorded)
+    }
+
     /// What a turn that runs has answered so far.
     pub fn said(&self, turn: &TurnId) -> &str {
         self.answers.get(turn.as_str()).map_or("", |answer| answer.text.as_str())
@@ -509,6 +521,9 @@ const MOST_ANSWERS: usize = 64;
 pub(crate) const LONGEST_ANSWER: usize = 256 << 10;
 /// Open requests to one app; more than can be open at once.
 const MOST_ASKED: usize = 64;
+/// Events that are never sent again, captions and audio in text, which a transport that broke without a word may
+/// have sent since the last that is on record: half an hour of them.
+const MOST_UNRECORDED: u64 = 100_000;
 /// Items of the history that are known by id: more than can be open when a transport breaks.
 const MOST_NOTED: usize = 64;
 

@@ -127,6 +127,30 @@ fn vip_074_what_was_missed_is_told_again_and_nothing_twice() {
 }
 
 #[test]
+fn vip_072_who_has_seen_what_was_never_sent_is_not_let_back() {
+    let mut stage = Stage::new(|_, _| {});
+    let last = stage.said().last().unwrap()["seq"].as_u64().unwrap();
+    stage.feed(Input::Closed(CloseReason::TransportLost));
+    assert!(stage.recorded().contains(&json!(Minute::Numbered { seq: last })));
+    let codes = |numbered: Option<u64>, seen: u64| {
+        let mut stage = left(|minutes| minutes.numbered = numbered);
+        stage.hello(back(seen));
+        stage.codes()
+    };
+    assert_eq!(codes(Some(45), 45), Vec::<String>::new());
+    assert_eq!(codes(Some(45), 46), ["SES_RESUME_REJECTED"]);
+    // What a server that broke has sent at last is not on record; but there is an end to it.
+    assert_eq!(codes(None, 46), Vec::<String>::new());
+    for seen in [1 << 32, u64::MAX >> 1, u64::MAX] {
+        assert_eq!(codes(None, seen), ["SES_RESUME_REJECTED"]);
+    }
+    // Numbers are not used twice, even if the client begins anew.
+    let mut stage = left(|minutes| minutes.numbered = Some(45));
+    stage.hello(json!({ "context": screen() }));
+    assert_eq!(stage.one("session.connected")["seq"], 46);
+}
+
+#[test]
 fn what_the_app_has_not_done_by_now_is_given_up_and_what_it_has_counts() {
     let asked = |invocation: &str, call: &str| Asked {
         invocation: invocation.to_owned(),
