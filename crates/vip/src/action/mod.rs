@@ -187,5 +187,30 @@ fn hide(parameters: &mut Value) {
     }
 }
 
+/// Takes a secret out of a value, wherever it stands in it.
+pub fn censor(value: &mut Value, secret: &str) {
+    match value {
+        Value::String(text) => {
+            if text.contains(secret) {
+                *text = text.replace(secret, REDACTED);
+            }
+        }
+        Value::Number(number) => {
+            if number.to_string() == secret {
+                *value = REDACTED.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| censor(item, secret)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| censor(member, secret));
+            if members.keys().any(|name| name.contains(secret)) {
+                let named = std::mem::take(members).into_iter();
+                *members = named.map(|(name, member)| (name.replace(secret, REDACTED), member)).collect();
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -223,3 +223,16 @@ fn vip_079_passwords_are_not_kept() {
     assert!(!redact(&screen, "system.confirm", &asked).to_string().contains("hunter2"));
     assert_eq!(redact(&screen, "password", &json!(null)), json!(null));
 }
+
+#[test]
+fn vip_079_a_password_is_found_wherever_it_is_said_again() {
+    let mut said =
+        json!({"value": "hunter2", "list": ["was hunter2, twice: hunter2", 7, null], "hunter2": true});
+    censor(&mut said, "hunter2");
+    let expected = json!({"value": REDACTED, "list": ["was [REDACTED], twice: [REDACTED]", 7, null],
+        "[REDACTED]": true});
+    assert_eq!(said, expected);
+    let mut pin = json!({"pin": 4711, "other": 47110});
+    censor(&mut pin, "4711");
+    assert_eq!(pin, json!({"pin": REDACTED, "other": 47110}));
+}

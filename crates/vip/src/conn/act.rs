@@ -14,7 +14,7 @@ use crate::errand::Errand;
 use crate::error::{Code, Fault};
 use crate::matrix::{State, Trigger};
 use crate::message::{
-    ActionAck, ActionCancel, ActionCancelReason, ActionDone, ActionInvoke, ActionResult, Head,
+    ActionAck, ActionCancel, ActionCancelReason, ActionDone, ActionError, ActionInvoke, ActionResult, Head,
     ResponseStatus, ResultStatus, ServerEvent,
 };
 use crate::minutes::{Asked, Minute, Minutes};
@@ -92,7 +92,11 @@ impl VipConnection {
                 Ok(_) if !connection.is_ours(&wanted.turn) => {
                     connection.refuse_act(&wanted, &Fault::new(Code::ActCancelled));
                 }
-                Ok(mut answer) => connection.act_on(Wanted { parameters: answer["args"].take(), ..wanted }),
+                Ok(mut answer) => {
+                    let parameters = answer["args"].take();
+                    connection.secrets.keep(&parameters["value"]);
+                    connection.act_on(Wanted { parameters, ..wanted });
+                }
                 Err(fault) => connection.refuse_act(&wanted, &fault),
             });
         }
@@ -257,6 +261,8 @@ impl VipConnection {
                 shown.parameters["reference_parameters"] = action::redact(context, action_id, asked);
             }
         }
+        // The field may not be on the screen any more.
+        self.secrets.hide_in(&mut shown.parameters);
         shown
     }
 
@@ -336,6 +342,8 @@ impl VipConnection {
     fn end_of(&self, outstanding: &Outstanding, result: &ActionResult) -> CallEnd {
         let screen =
             self.context.as_ref().filter(|_| result.context.is_some()).map(|now| now.narration.clone());
+        // The app may say again what it was given.
+        let result = self.secrets.hidden_in(result);
         match (result.status, &result.error) {
             (ResultStatus::Success, _) => {
                 let mut output = json!({ "status": "success" });
@@ -470,6 +478,9 @@ impl VipConnection {
     pub(super) fn settle_pending(&mut self, result: ActionResult, before: &Minutes) {
         let asked = before.asked.values().find(|asked| asked.invocation == result.invocation_id);
         let Some(asked) = asked else { return };
+        // What was put in is not known any more: whatever the app says of it stays with the app.
+        let secret = asked.parameters["value"] == action::REDACTED;
+        let result = if secret { without_content(result) } else { result };
         let end = match (result.status, result.error) {
             (ResultStatus::Success, _) => CallEnd::done(json!({ "status": "success", "data": result.data })),
             (ResultStatus::Error, Some(error)) => CallEnd::Failed(CallError::new(error.code, error.message)),
@@ -528,6 +539,16 @@ impl VipConnection {
         }
         self.floor = None;
     }
+}
+
+/// What became of it, and nothing else.
+fn without_content(result: ActionResult) -> ActionResult {
+    let error = result.error.map(|_| ActionError {
+        code: Code::ActExecutionFailed.name().to_owned(),
+        message: action::REDACTED.to_owned(),
+        details: None,
+    });
+    ActionResult { data: result.data.map(|_| action::REDACTED.into()), error, ..result }
 }
 
 const MOST_WAITING: usize = 32;

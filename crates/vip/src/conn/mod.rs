@@ -35,6 +35,7 @@ use clock::Deadlines;
 use listen::Floor;
 use outgoing::{About, Outgoing};
 use receive::Incoming;
+use secrets::Secrets;
 use speak::{Announcement, Response};
 
 mod act;
@@ -48,6 +49,7 @@ mod listen;
 mod outgoing;
 mod question;
 mod receive;
+mod secrets;
 mod settle;
 mod speak;
 #[cfg(test)]
@@ -97,6 +99,7 @@ pub struct VipConnection {
     /// What is to be said as soon as nobody speaks.
     announcements: VecDeque<Announcement>,
     acts: Acts,
+    secrets: Secrets,
     /// What an agent has said is put right once it is in the tree.
     corrections: BTreeMap<MessageId, String>,
     /// Turns that others have started here, as far as they run, and what they have said.
@@ -215,6 +218,7 @@ impl VipConnection {
             response: None,
             announcements: VecDeque::new(),
             acts: Acts::default(),
+            secrets: Secrets::default(),
             corrections: BTreeMap::new(),
             foreign: BTreeMap::new(),
             orphans: BTreeMap::new(),

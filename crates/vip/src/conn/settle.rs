@@ -87,10 +87,12 @@ impl VipConnection {
         if self.state() == State::Connecting && update["mode"] == "delta" {
             return Err(Fault::new(Code::CtxVersionConflict).because("a whole tree has to come first"));
         }
-        let applied = Context::apply(self.context.as_ref(), update).map_err(|fault| {
+        let mut update = update.clone();
+        self.secrets.hide_in_update(&mut update);
+        let applied = Context::apply(self.context.as_ref(), &update).map_err(|fault| {
             Fault::new(fault.code).because(fault.message).with(json!({ "path": fault.path }))
         })?;
-        self.outgoing.note(Minute::Context(update.clone()));
+        self.outgoing.note(Minute::Context(update));
         let context_version = applied.context.version;
         self.context = Some(applied.context);
         self.offer_tools();

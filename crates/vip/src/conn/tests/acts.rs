@@ -179,6 +179,44 @@ fn vip_079_a_password_is_fetched_for_the_app_and_put_on_record_for_nobody() {
     assert!(record.contains("[REDACTED]") && !record.contains("hunter2"), "{record}");
 }
 
+/// The app was given a password, and is to say what became of it.
+fn given_a_password() -> (Stage, Value) {
+    let mut stage = thinking();
+    stage.call("call-1", "password", json!({ "value": "[REDACTED]" }), json!({ "secret": true }));
+    stage.run_errand(json!({ "args": { "value": "hunter2" } }));
+    let asked = stage.one("action.invoke");
+    let agreed = json!({ "status": "confirmed", "confirmation_id": "cf-1", "channel": "ui" });
+    stage.succeed(&asked["data"]["invocation_id"], "system.confirm", agreed);
+    let invoke = stage.one("action.invoke");
+    (stage, invoke["data"]["invocation_id"].clone())
+}
+
+#[test]
+fn vip_079_a_password_that_the_app_says_again_is_not_kept() {
+    let (mut stage, invocation) = given_a_password();
+    stage.succeed(&invocation, "password", json!({ "value": "hunter2", "hint": "not hunter2!" }));
+    let told = stage.told("call-1").unwrap().unwrap();
+    assert_eq!(told["data"], json!({ "value": "[REDACTED]", "hint": "not [REDACTED]!" }));
+    // Nor is it on the screen.
+    let mut shown = screen();
+    shown["context_version"] = json!(2);
+    shown["narration"] = json!("The password is hunter2.");
+    shown["data"] = json!({ "field": "hunter2" });
+    stage.end_turn(TurnEnd::complete());
+    stage.send("state.update", None, shown);
+    assert_eq!(stage.one("state.ack")["data"]["context_version"], 2);
+    let (mut failed, invocation) = given_a_password();
+    let result = json!({ "invocation_id": invocation, "action_id": "password", "status": "error",
+        "event": "action.failure", "executed": false, "duration_ms": 1,
+        "error": { "code": "ACT_EXECUTION_FAILED", "message": "hunter2 is too short" } });
+    failed.send("action.result", None, result);
+    assert_eq!(failed.told("call-1"), Some(Err("ACT_EXECUTION_FAILED".to_owned())));
+    for stage in [stage, failed] {
+        let kept = format!("{:?}", stage.ops);
+        assert!(kept.contains("[REDACTED]") && !kept.contains("hunter2"));
+    }
+}
+
 #[test]
 fn vip_034_what_the_user_interrupts_is_not_done_when_its_secret_comes_late() {
     let mut stage = thinking();

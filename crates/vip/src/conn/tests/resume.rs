@@ -181,6 +181,32 @@ fn what_the_app_has_not_done_by_now_is_given_up_and_what_it_has_counts() {
 }
 
 #[test]
+fn vip_079_what_the_app_says_of_a_password_that_is_not_known_any_more_is_not_kept() {
+    for failed in [false, true] {
+        let mut stage = left(|minutes| {
+            let asked = Asked {
+                invocation: "i-3.1".to_owned(),
+                turn: "turn-1".to_owned(),
+                call: "call-1".to_owned(),
+                action: "password".to_owned(),
+                response: "r-3.1".to_owned(),
+                parameters: json!({ "value": "[REDACTED]" }),
+            };
+            minutes.asked.insert("call-1".to_owned(), asked);
+        });
+        let mut hello = back(40);
+        let (status, event) =
+            if failed { ("error", "action.failure") } else { ("success", "action.success") };
+        hello["resume"]["pending_results"] = json!([{ "invocation_id": "i-3.1", "action_id": "password",
+            "status": status, "event": event, "executed": true, "data": { "value": "hunter2" },
+            "error": { "code": "HUNTER2", "message": "hunter2 is too short" }, "duration_ms": 1 }]);
+        stage.hello(hello);
+        assert_eq!(stage.told("call-1").unwrap().is_err(), failed);
+        assert!(!format!("{:?}", stage.ops).to_lowercase().contains("hunter2"));
+    }
+}
+
+#[test]
 fn vip_081_the_introduction_is_given_on_the_first_visit_and_never_again() {
     let introduced = |activate_on: &str, first: bool| {
         let mut stage = Stage::new(|settings, _| {
