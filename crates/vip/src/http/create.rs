@@ -138,11 +138,19 @@ impl Exchange {
         if !request.protocol_versions.iter().any(|version| version == VERSION) {
             return Err(Fault::new(Code::ProtoVersion).with(json!({ "protocol_versions": [VERSION] })));
         }
-        let provider = self.provider_for(request)?;
-        let mode = if provider.is_some() { INTERNAL } else { EXTERNAL };
-        if vouched.modes.as_ref().is_some_and(|modes| !modes.iter().any(|known| known == mode)) {
+        let allows =
+            |mode: &str| vouched.modes.as_ref().is_none_or(|modes| modes.iter().any(|known| known == mode));
+        let mode = match request.mode {
+            Mode::Internal => INTERNAL,
+            Mode::External => EXTERNAL,
+            // Whoever leaves it open speaks with this server, unless the token is for another.
+            Mode::Auto if allows(EXTERNAL) || self.usable(request).next().is_none() => EXTERNAL,
+            Mode::Auto => INTERNAL,
+        };
+        if !allows(mode) {
             return Err(Fault::new(Code::AuthScope).because("the token does not allow this mode"));
         }
+        let provider = if mode == INTERNAL { Some(self.provider_for(request)?) } else { None };
         let input = pick(&request.input_formats)?;
         let output = pick(&request.output_formats)?;
         let inline = request.instructions.is_some();
@@ -183,18 +191,20 @@ impl Exchange {
         Ok((settings, provider))
     }
 
-    /// The provider that speaks with the client itself; none where this server does.
-    fn provider_for(&self, request: &CreateRequest) -> Result<Option<Provider>, Fault> {
-        if request.mode != Mode::Internal {
-            return Ok(None);
-        }
-        let usable = |provider: &&Provider| !(request.development && provider.production);
+    /// The providers that may speak with the client.
+    fn usable(&self, request: &CreateRequest) -> impl Iterator<Item = &Provider> {
+        let development = request.development;
+        self.service.providers.iter().filter(move |provider| !(development && provider.production))
+    }
+
+    /// The provider that speaks with the client in the place of this server.
+    fn provider_for(&self, request: &CreateRequest) -> Result<Provider, Fault> {
         let preferred = request
             .provider_preferences
             .iter()
-            .find_map(|id| self.service.providers.iter().filter(usable).find(|provider| provider.id == *id));
-        let chosen = preferred.or_else(|| self.service.providers.iter().find(usable));
-        chosen.cloned().map(Some).ok_or_else(|| {
+            .find_map(|id| self.usable(request).find(|provider| provider.id == *id));
+        let chosen = preferred.or_else(|| self.usable(request).next());
+        chosen.cloned().ok_or_else(|| {
             Fault::new(Code::ProvUnavailable).because("no provider for internal mode is configured")
         })
     }

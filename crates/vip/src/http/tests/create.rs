@@ -96,6 +96,19 @@ fn a_token_allows_what_it_says_and_nothing_else() {
 }
 
 #[test]
+fn who_leaves_the_mode_open_gets_one_that_the_token_allows() {
+    let mut desk = desk(|service| service.providers = vec![provider("real", true)]);
+    let mode = |desk: &mut Desk, modes: Option<&str>| {
+        desk.vouched.modes = modes.map(|mode| vec![mode.to_owned()]);
+        let (status, created) = desk.create(&wish(|wish| wish["mode"] = json!("auto")));
+        (status, created["mode"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(mode(&mut desk, Some("internal")), (201, "internal".to_owned()));
+    assert_eq!(mode(&mut desk, Some("external")), (201, "external".to_owned()));
+    assert_eq!(mode(&mut desk, None), (201, "external".to_owned()));
+}
+
+#[test]
 fn a_user_has_so_many_sessions_at_once() {
     let mut desk = desk(|_| {});
     let settings = Settings { environment: "production".to_owned(), ..samples::settings() };
