@@ -43,10 +43,11 @@ impl VipConnection {
         match self.state() {
             State::Idle => self.take_floor(turn_id, start, Trigger::InputStart),
             State::UserSpeaking if self.has_floor(&turn_id) => {}
+            State::AiSpeaking if self.has_crossed_announcement(head) && !self.is_interruptible() => {
+                self.not_interruptible(head);
+            }
             // The announcement and the user began at the same time: the user keeps the floor.
-            State::AiSpeaking
-                if self.machine.state_at(head.state_seq) == Some(State::Idle) && self.announces() =>
-            {
+            State::AiSpeaking if self.has_crossed_announcement(head) => {
                 let barge_in = InputBargeIn {
                     trigger: crate::message::BargeInTrigger::Manual,
                     origin: Origin::Client,
@@ -277,10 +278,7 @@ impl VipConnection {
                 };
                 self.take_floor(turn_id, start, Trigger::InputStart);
             }
-            State::AiSpeaking if !self.is_interruptible() => {
-                let fault = self.located(Fault::new(Code::ProtoNotInterruptible));
-                self.complain(&fault.about(head.id.clone()));
-            }
+            State::AiSpeaking if !self.is_interruptible() => self.not_interruptible(head),
             State::AiSpeaking | State::AiThinking => self.take_over_floor(turn_id, barge_in, false),
             // The client's copy of an interruption that was noticed here.
             State::UserSpeaking if self.has_floor(&turn_id) => {
@@ -293,6 +291,11 @@ impl VipConnection {
                 self.invalid(&head.id, "nothing can be interrupted now");
             }
         }
+    }
+
+    fn not_interruptible(&mut self, head: &Head) {
+        let fault = self.located(Fault::new(Code::ProtoNotInterruptible));
+        self.complain(&fault.about(head.id.clone()));
     }
 
     /// An interruption that was noticed here waits for the client's word about it no longer.
@@ -510,9 +513,11 @@ impl VipConnection {
         self.think(turn_id, text, took_ms);
     }
 
-    /// Whether what is being said was not asked for.
-    fn announces(&self) -> bool {
-        self.response.as_ref().is_some_and(|response| response.reason.is_some_and(is_any_reason))
+    /// Whether what is being said was not asked for, and its beginning not known when an event was sent.
+    fn has_crossed_announcement(&self, head: &Head) -> bool {
+        let announces =
+            self.response.as_ref().is_some_and(|response| response.reason.is_some_and(is_any_reason));
+        announces && self.machine.state_at(head.state_seq) == Some(State::Idle)
     }
 }
 

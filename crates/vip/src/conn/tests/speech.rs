@@ -39,6 +39,10 @@ fn vip_038_what_is_not_interruptible_is_heard_to_its_end_but_not_for_ever() {
         assert_eq!(said[0]["data"]["code"], "PROTO_NOT_INTERRUPTIBLE");
         assert_eq!(stage.connection.state(), State::AiSpeaking);
     }
+    // Nor does it help to begin as if nobody were speaking.
+    stage.send_since(1, "input.start", Some("t-1"), json!({ "trigger": "ptt", "stream_id": 1 }));
+    assert_eq!(stage.codes(), ["PROTO_NOT_INTERRUPTIBLE"]);
+    assert_eq!(stage.connection.state(), State::AiSpeaking);
     stage.feed(Input::Voice(packet(response, 15_000)));
     stage.send("input.barge_in", Some("t-1"), json!({ "trigger": "manual", "played_ms": 15_000 }));
     assert_eq!(stage.connection.state(), State::UserSpeaking);
