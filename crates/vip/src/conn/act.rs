@@ -299,6 +299,13 @@ impl VipConnection {
     }
 
     fn parallel_result(&mut self, head: &Head, outstanding: Outstanding, result: &ActionResult) {
+        if matches!(self.state(), State::UserSpeaking | State::AiThinking) {
+            // The user went on without it. The screen must not change now, but the agent may still wait.
+            let result = ActionResult { context: None, ..result.clone() };
+            let end = self.end_of(&outstanding, &result);
+            self.answer(&outstanding.wanted, end);
+            return self.late_result(head);
+        }
         self.adopt_result(head, result);
         let end = self.end_of(&outstanding, result);
         self.answer(&outstanding.wanted, end);

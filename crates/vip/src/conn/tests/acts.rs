@@ -143,6 +143,25 @@ fn vip_063_only_what_is_meant_for_it_is_done_while_the_system_speaks() {
 }
 
 #[test]
+fn what_was_done_aside_is_late_once_the_user_speaks() {
+    let mut stage = speaking();
+    stage.call("call-1", "aside", json!({}), Value::Null);
+    let invocation = stage.one("action.invoke")["data"]["invocation_id"].clone();
+    stage.send("input.barge_in", Some("t-2"), json!({ "trigger": "manual", "played_ms": 0 }));
+    stage.said();
+    let mut shown = screen();
+    shown["context_version"] = json!(2);
+    let result = json!({ "invocation_id": invocation, "action_id": "aside", "status": "success",
+        "event": "action.success", "executed": true, "duration_ms": 1, "context": shown });
+    stage.send("action.result", None, result);
+    assert_eq!(stage.codes(), ["ACT_LATE_RESULT"]);
+    assert_eq!(stage.state(), State::UserSpeaking);
+    // An agent that waits for it is told nevertheless; the screen is as it was (VIP-039).
+    assert!(stage.told("call-1").unwrap().is_ok());
+    assert_eq!(stage.connection.context.as_ref().map(|context| context.version), Some(1));
+}
+
+#[test]
 fn vip_055_nothing_sensitive_is_done_by_the_server_without_consent() {
     let mut stage = speaking();
     stage.call("call-1", "wire", json!({}), Value::Null);
