@@ -21,10 +21,8 @@ impl VipConnection {
                 if self.state() != State::Connecting {
                     return self.invalid(&head.id, "the provider is attached already");
                 }
-                if self.context.is_none() {
-                    return self.invalid(&head.id, "a whole tree has to come first");
-                }
-                self.ready();
+                self.incoming.attached = true;
+                self.ready_if_complete();
             }
             ClientEvent::StateReport(report) => self.state_report(head, &report),
             ClientEvent::HistoryAppend(append) => {

@@ -25,6 +25,10 @@ pub(super) struct Incoming {
     pub(super) abandoned: Option<String>,
     /// Whether the client was told everything that it has missed.
     pub(super) greeted: bool,
+    /// Whether the app has told on this transport what is on the screen.
+    pub(super) pictured: bool,
+    /// Whether the provider is there, in internal mode.
+    pub(super) attached: bool,
     /// Whether the introduction was given, or is not due.
     pub(super) introduced: bool,
     pub(super) violations: Strikes,
@@ -46,6 +50,8 @@ impl Incoming {
             before: None,
             abandoned: None,
             greeted: false,
+            pictured: false,
+            attached: false,
             introduced: false,
             violations: Strikes::new(5),
             complaints: Bucket::new(Rate::per_second(1, 10)),

@@ -62,7 +62,14 @@ impl VipConnection {
             Err(fault) => return self.refuse_update(event_id, fault),
         };
         self.acknowledge(event_id, ack);
-        if self.state() == State::Connecting && self.kind != Kind::Control {
+        self.incoming.pictured = true;
+        self.ready_if_complete();
+    }
+
+    /// The session begins with a whole tree and, in internal mode, a provider, whichever comes first.
+    pub(super) fn ready_if_complete(&mut self) {
+        let attended = self.kind != Kind::Control || self.incoming.attached;
+        if self.state() == State::Connecting && self.incoming.pictured && attended {
             self.ready();
         }
     }

@@ -149,8 +149,6 @@ fn vip_087_what_a_client_reports_has_to_be_possible() {
         "error.recoverable",
         "that is ours to say"
     );
-    stage.send("provider.attached", None, json!({ "transport": "websocket" }));
-    assert_eq!(stage.codes(), ["PROTO_INVALID_TRANSITION"], "there is no tree");
     stage.send("state.update", None, screen());
     assert_eq!(kinds(&stage.said()), ["state.ack"]);
     stage.send("provider.attached", None, json!({ "transport": "websocket" }));
@@ -159,6 +157,27 @@ fn vip_087_what_a_client_reports_has_to_be_possible() {
     assert_eq!(report(&mut stage, "idle", "ai_thinking", "input.end"), "error.recoverable");
     assert_eq!(report(&mut stage, "user_speaking", "ai_thinking", "input.end"), "state.changed");
     assert_eq!(tools(&stage), None, "what is done there is between the client and its provider");
+}
+
+#[test]
+fn vip_019_a_provider_may_be_there_before_the_tree_and_is_not_forgotten() {
+    let mut stage = control(&[]);
+    stage.send("provider.attached", None, json!({ "transport": "websocket" }));
+    assert!(stage.said().is_empty());
+    stage.send("state.update", None, screen());
+    assert_eq!(kinds(&stage.said()), ["state.ack", "server.ready", "state.changed"]);
+    stage.send("provider.attached", None, json!({ "transport": "websocket" }));
+    assert_eq!(stage.codes(), ["PROTO_INVALID_TRANSITION"], "once");
+    // A tree of before does not tell what is on the screen now.
+    let mut stage = Stage::opened(|setup| {
+        setup.kind = Kind::Control;
+        setup.minutes.context = Some(Context::apply(None, &screen()).unwrap().context);
+        setup.minutes.opened = true;
+    });
+    stage.hello(json!({}));
+    stage.said();
+    stage.send("provider.attached", None, json!({ "transport": "websocket" }));
+    assert!(stage.said().is_empty());
 }
 
 #[test]
