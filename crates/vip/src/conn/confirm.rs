@@ -154,6 +154,14 @@ impl VipConnection {
         if self.now >= reference.expires_at {
             return Err(Fault::new(Code::ActConfirmationExpired));
         }
+        // A voice counts where it was asked for one; the screen always does.
+        let by_voice = data["channel"] == "voice" && asked.parameters["channel"] == "voice";
+        if data["channel"] != "ui" && !by_voice {
+            let fault = Fault::new(Code::ActConfirmationRequired);
+            return Err(
+                fault.because("the consent does not say how it was given, or not as it was asked for")
+            );
+        }
         let confirmation = data["confirmation_id"].as_str().unwrap_or_default().to_owned();
         if confirmation.is_empty() || confirmation.len() > 40 || self.acts.used.contains(&confirmation) {
             return Err(Fault::new(Code::ActConfirmationRequired).because("the consent is not a fresh one"));

@@ -47,11 +47,15 @@ fn vip_055_what_is_confirmed_is_done_under_the_name_that_was_reserved() {
 #[test]
 fn vip_058_whatever_is_no_clear_yes_drops_the_action() {
     for data in [
-        json!({ "status": "rejected" }),
-        json!({ "status": "confirmed" }),
-        json!({ "status": "confirmed", "confirmation_id": "" }),
-        json!({ "status": "confirmed", "confirmation_id": "x".repeat(41) }),
-        json!({ "confirmation_id": "cf-1" }),
+        json!({ "status": "rejected", "channel": "ui" }),
+        json!({ "status": "confirmed", "channel": "ui" }),
+        agreed(""),
+        agreed(&"x".repeat(41)),
+        json!({ "confirmation_id": "cf-1", "channel": "ui" }),
+        // The user was asked on the screen.
+        json!({ "status": "confirmed", "confirmation_id": "cf-1" }),
+        json!({ "status": "confirmed", "confirmation_id": "cf-1", "channel": "voice" }),
+        json!({ "status": "confirmed", "confirmation_id": "cf-1", "channel": "post" }),
         Value::Null,
     ] {
         let mut stage = thinking(&["ui"]);
@@ -65,7 +69,7 @@ fn vip_058_whatever_is_no_clear_yes_drops_the_action() {
     let asked = asked(&mut stage, "call-1", "pay");
     let failed = json!({ "invocation_id": asked["data"]["invocation_id"], "action_id": "system.confirm",
         "status": "error", "event": "action.failure", "executed": false, "duration_ms": 1,
-        "data": { "status": "confirmed", "confirmation_id": "cf-1" },
+        "data": agreed("cf-1"),
         "error": { "code": "ACT_EXECUTION_FAILED", "message": "" } });
     stage.send("action.result", None, failed);
     assert_eq!(stage.told("call-1"), Some(Err("ACT_CONFIRMATION_REQUIRED".to_owned())));
@@ -129,6 +133,13 @@ fn hear_out(stage: &mut Stage) -> Value {
 
 #[test]
 fn consent_by_voice_goes_to_the_app_as_evidence_and_not_as_consent() {
+    // The app believes it, or asks on the screen.
+    for channel in ["voice", "ui"] {
+        consent_by_voice(channel);
+    }
+}
+
+fn consent_by_voice(channel: &str) {
     let mut stage = thinking(&["voice", "ui"]);
     stage.call("call-1", "pay", json!({}), Value::Null);
     hear_out(&mut stage);
@@ -144,7 +155,11 @@ fn consent_by_voice_goes_to_the_app_as_evidence_and_not_as_consent() {
     let parameters = &asked["data"]["parameters"];
     assert_eq!((&asked["data"]["type"], &parameters["channel"]), (&json!("confirmation"), &json!("voice")));
     assert_eq!(parameters["voice_evidence"], json!({ "turn_id": "t-2", "transcript": "Yes, please!" }));
-    decide(&mut stage, &asked, agreed("cf-1"));
+    decide(
+        &mut stage,
+        &asked,
+        json!({ "status": "confirmed", "confirmation_id": "cf-1", "channel": channel }),
+    );
     assert_eq!(stage.one("action.invoke")["data"]["action_id"], "pay");
 }
 
