@@ -163,10 +163,11 @@ impl VipConnection {
     /// The server is leaving: the session waits for it to come back, or for another.
     pub(super) fn drain(&mut self, retry_ms: u64) {
         if self.phase == Phase::Live {
-            let reason = TerminatingReason::Drain;
-            self.tell(&ServerEvent::SessionTerminating(SessionTerminating { reason, in_ms: retry_ms }));
+            // As soon as nothing is going on; nobody knows when that will be.
+            let warning = SessionTerminating { reason: TerminatingReason::Drain, in_ms: 0 };
+            self.tell(&ServerEvent::SessionTerminating(warning));
         }
-        self.draining = true;
+        self.draining = Some(retry_ms);
         self.leave_if_draining();
     }
 
@@ -176,8 +177,8 @@ impl VipConnection {
             self.state(),
             State::UserSpeaking | State::AiThinking | State::AiSpeaking | State::InvokeAction
         );
-        if self.draining && !busy {
-            self.fail(&Fault::new(Code::NetServerDraining));
+        if let Some(retry_ms) = self.draining.filter(|_| !busy) {
+            self.fail(&Fault::new(Code::NetServerDraining).after(retry_ms));
         }
     }
 }

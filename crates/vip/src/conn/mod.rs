@@ -109,8 +109,8 @@ pub struct VipConnection {
     /// What an earlier transport was not told.
     missed: Option<String>,
     counters: Counters,
-    /// Whether the server is leaving.
-    draining: bool,
+    /// The server is leaving, and is there again after so many milliseconds.
+    draining: Option<u64>,
     /// Whether the client wants to read only.
     muted: bool,
     /// Whether the voice knows how to listen and speak.
@@ -224,7 +224,7 @@ impl VipConnection {
             orphans: BTreeMap::new(),
             missed: None,
             counters: Counters::default(),
-            draining: false,
+            draining: None,
             muted: false,
             voiced: false,
             overhearing: false,

@@ -163,10 +163,12 @@ fn a_server_that_leaves_waits_for_the_end_of_what_is_going_on() {
     stage.type_in("t-1", "tell me");
     stage.said();
     stage.feed(Input::Drain { retry_ms: 500 });
-    assert_eq!(stage.one("session.terminating")["data"], json!({ "reason": "drain", "in_ms": 500 }));
+    assert_eq!(stage.one("session.terminating")["data"], json!({ "reason": "drain", "in_ms": 0 }));
     assert_eq!(stage.closed, None);
     stage.end_turn(TurnEnd::complete());
-    assert_eq!(stage.codes(), ["NET_SERVER_DRAINING"]);
+    let fatal = stage.one("error.fatal");
+    assert_eq!(fatal["data"]["code"], "NET_SERVER_DRAINING");
+    assert_eq!(fatal["data"]["retry_after_ms"], 500, "when to come back");
     assert_eq!(stage.closed.map(|close| close.code), Some(1012));
     assert!(stage.ops.iter().any(|op| matches!(op, Op::Detach { .. })), "the session goes on elsewhere");
 }
