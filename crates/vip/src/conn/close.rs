@@ -6,7 +6,7 @@ use switchboard_core::{Close, CloseReason};
 use crate::error::{Code, Fault};
 use crate::matrix::{State, Trigger};
 use crate::message::{
-    self, ServerEvent, SessionTerminated, SessionTerminating, TerminatedReason, TerminatingReason,
+    self, ErrorBody, ServerEvent, SessionTerminated, SessionTerminating, TerminatedReason, TerminatingReason,
 };
 use crate::minutes::Minute;
 
@@ -22,15 +22,28 @@ impl VipConnection {
         let fault = fault.clone().fatally();
         let about = About { reply_to: fault.ref_id.clone(), ..About::default() };
         self.say(&ServerEvent::error(&fault), about);
-        let code = fault.code.close().unwrap_or(4400);
-        let again = matches!(code, 4408 | 1011 | 1012 | 4500 | 4429 | 4409);
+        self.break_off(fault.code);
+    }
+
+    /// The client found something wrong. If it is beyond repair, the client closes, and so do we; what else it
+    /// is, is its own business.
+    pub(super) fn client_error(&mut self, error: &ErrorBody) {
+        if error.fatal && self.phase != Phase::Over {
+            // What has no name here need not be wrong the next time.
+            self.break_off(error.known().unwrap_or(Code::Internal));
+        }
+    }
+
+    fn break_off(&mut self, code: Code) {
+        let close = code.close().unwrap_or(4400);
+        let again = matches!(close, 4408 | 1011 | 1012 | 4500 | 4429 | 4409);
         if again || self.generation == 0 {
             self.let_go();
         } else {
-            self.end(TerminatedReason::Error, Some(fault.code));
+            self.end(TerminatedReason::Error, Some(code));
         }
         self.phase = Phase::Over;
-        self.outgoing.close(Close { code, reason: fault.code.name() });
+        self.outgoing.close(Close { code: close, reason: code.name() });
     }
 
     /// The user ends the session.

@@ -171,7 +171,9 @@ impl VipConnection {
             return self.connect(&head, *hello);
         }
         if self.phase == Phase::Greeting {
-            if !matches!(event, ClientEvent::SessionClose(_) | ClientEvent::Error(_)) {
+            if let ClientEvent::Error(error) = &event {
+                self.client_error(error);
+            } else if !matches!(event, ClientEvent::SessionClose(_)) {
                 self.invalid(&head.id, "client.connect has to be first");
             }
             return;
@@ -213,8 +215,11 @@ impl VipConnection {
             }
             return None;
         }
-        // What a client finds wrong is its own business; it closes by itself if it has to.
-        if matches!(event, ClientEvent::Error(_)) { None } else { Some(event) }
+        if let ClientEvent::Error(error) = event {
+            self.client_error(&error);
+            return None;
+        }
+        Some(event)
     }
 
     fn dispatch_stream(&mut self, head: Head, event: ClientEvent) {

@@ -393,6 +393,31 @@ fn vip_072_a_session_is_alone_when_its_transport_is_lost_while_it_is_let_in() {
 }
 
 #[test]
+fn vip_077_a_client_that_gives_up_is_let_go_of() {
+    let gives_up = |stage: &mut Stage, kind: &str, code: &str| {
+        let error =
+            json!({ "code": code, "category": "protocol", "message": "", "fatal": true, "retryable": true });
+        stage.said();
+        stage.send(kind, None, error);
+        stage.closed.map(|close| close.code)
+    };
+    for (code, close, over) in
+        [("X_BROKEN", 4500, false), ("NET_HEARTBEAT_TIMEOUT", 4408, false), ("PROTO_VERSION", 4400, true)]
+    {
+        let mut stage = Stage::new(|_, _| {});
+        assert_eq!(gives_up(&mut stage, "error.fatal", code), Some(close));
+        assert_eq!(let_go(&stage), if over { vec![] } else { vec![1] });
+        assert_eq!(kinds(&stage.said()).contains(&"session.terminated"), over);
+        assert_eq!(stage.recorded().iter().any(|minute| minute.get("ended").is_some()), over);
+    }
+    let mut stage = left(|minutes| minutes.generation = 3);
+    assert_eq!(gives_up(&mut stage, "error.fatal", "PROTO_VERSION"), Some(4400));
+    assert_eq!(let_go(&stage), [3], "who was never let in ends nothing");
+    let mut stage = Stage::new(|_, _| {});
+    assert_eq!(gives_up(&mut stage, "error.recoverable", "X_BROKEN"), None);
+}
+
+#[test]
 fn only_an_order_to_hang_up_hangs_up() {
     for (text, over) in [("Hang up!", true), ("please do not hang up the picture", false)] {
         let mut stage = Stage::new(|_, _| {});
