@@ -77,6 +77,8 @@ pub struct Provider {
     pub subprotocol_prefix: Option<String>,
     /// The label of its data channel.
     pub data_channel: Option<String>,
+    /// How long a credential for it is good, in seconds, where this server makes it.
+    pub ttl_s: u64,
     /// Whether its key is for production, and no session of development may have it.
     pub production: bool,
 }

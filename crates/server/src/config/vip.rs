@@ -170,7 +170,7 @@ impl Config {
         for (index, provider) in vip.providers.iter().enumerate() {
             let at = format!("vip.providers[{index}]");
             findings.name(format!("{at}.id"), &provider.id);
-            findings.range(format!("{at}.ttl_s"), provider.ttl_s, 10..=600);
+            findings.range(format!("{at}.ttl_s"), provider.ttl_s, provider.adapter.lifetimes());
             findings.range(format!("{at}.timeout_ms"), provider.timeout_ms, 100..=28_000);
             if !ids.insert(&provider.id) {
                 findings.add(format!("{at}.id"), format!("{} is used twice", provider.id));
@@ -216,7 +216,7 @@ impl Config {
             ("body_bytes", limits.body_bytes, 1 << 10..=16 << 20),
             ("token_s", limits.token_s, 60..=3_600),
             ("session_s", limits.session_s, 60..=14_400),
-            ("development_s", limits.development_s, 60..=14_400),
+            ("development_s", limits.development_s, 60..=600),
             ("idle_s", limits.idle_s, 30..=1_800),
             ("resume_s", limits.resume_s, 0..=600),
             ("open_s", limits.open_s, 1..=600),

@@ -146,6 +146,7 @@ fn provider(config: &ProviderConfig) -> Provider {
         auth_style: auth_style.to_owned(),
         subprotocol_prefix: prefix.map(str::to_owned),
         data_channel: channel.map(str::to_owned),
+        ttl_s: config.ttl_s,
         production: config.production,
     }
 }

@@ -1,5 +1,6 @@
 //! What operators say about those who vouch for users, and about what is done on their behalf.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,14 @@ pub enum ProviderAdapter {
 }
 
 impl ProviderAdapter {
+    /// How long a credential may be good, in seconds (§3.3).
+    pub(crate) const fn lifetimes(self) -> RangeInclusive<u64> {
+        match self {
+            Self::VipNative => 10..=60,
+            Self::OpenAiRealtime => 10..=600,
+        }
+    }
+
     /// As clients read it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -91,8 +91,11 @@ impl Providers {
                     return Err(setup_error(at(name), "is required"));
                 }
             }
-            if !(10..=600).contains(&config.ttl_s) {
-                return Err(setup_error(at("ttl_s"), "has to be between 10 and 600"));
+            let lifetimes = config.adapter.lifetimes();
+            if !lifetimes.contains(&config.ttl_s) {
+                let (shortest, longest) = lifetimes.into_inner();
+                let what = format!("has to be between {shortest} and {longest}");
+                return Err(setup_error(at("ttl_s"), what));
             }
             let maker = match config.adapter {
                 ProviderAdapter::VipNative => Maker::Own,
@@ -148,7 +151,7 @@ impl Providers {
 
     fn sign(&self, provider: &ProviderConfig, order: Order<'_>, now: Timestamp) -> Minted {
         let [jti @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = entropy::bytes();
-        let expires_at = now.as_secs() + provider.ttl_s.min(MAX_NATIVE_TTL_S);
+        let expires_at = now.as_secs() + provider.ttl_s;
         let claims = EphemeralClaims {
             iss: order.issuer.to_owned(),
             aud: provider.id.clone(),
@@ -238,6 +241,5 @@ struct ClientSecret {
     expires_at: u64,
 }
 
-const MAX_NATIVE_TTL_S: u64 = 60;
 const MAX_TTL_S: u64 = 600;
 const MAX_ANSWER_BYTES: usize = 256 << 10;

@@ -258,7 +258,7 @@ impl Exchange {
     /// A credential for the endpoint of this server itself.
     fn mint_ourselves(&self, settings: &Settings, session: &str, own: &str, provider: &Provider) -> Minted {
         let locked = json!({ "instructions": settings.instructions, "model": provider.model });
-        let (iat, expires_at) = (self.now.as_secs(), self.now.as_secs() + EPHEMERAL_S);
+        let (iat, expires_at) = (self.now.as_secs(), self.now.as_secs() + provider.ttl_s);
         let claims = token::EphemeralClaims {
             iss: self.issuer(),
             aud: provider.id.clone(),
@@ -429,5 +429,3 @@ const LONGEST_KEY: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_ROWS: usize = 100;
-/// How long a credential for our own endpoint is good, in seconds.
-const EPHEMERAL_S: u64 = 60;

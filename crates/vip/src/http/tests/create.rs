@@ -231,6 +231,13 @@ fn vip_014_a_session_of_development_never_gets_a_key_of_production() {
 }
 
 #[test]
+fn vip_014_a_credential_for_our_own_endpoint_lasts_as_long_as_is_set() {
+    let mut desk = desk(|service| service.providers = vec![Provider { ttl_s: 20, ..provider("real", true) }]);
+    let (_, created) = desk.create(&wish(|wish| wish["mode"] = json!("internal")));
+    assert_eq!(created["provider"]["credential"]["expires_at"], 1_100 + 20);
+}
+
+#[test]
 fn what_is_asked_for_has_bounds() {
     let mut desk = desk(|_| {});
     for change in [

@@ -88,6 +88,7 @@ fn provider(id: &str, production: bool) -> Provider {
         auth_style: "subprotocol".to_owned(),
         subprotocol_prefix: None,
         data_channel: None,
+        ttl_s: 60,
         production,
     }
 }
