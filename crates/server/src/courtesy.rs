@@ -84,16 +84,21 @@ impl Courtesy {
         if self.reader.is_none() {
             return Some(Err(Refusal::Forbidden("the origin is not allowed")));
         }
-        let methods: Vec<&str> = routes.iter().filter_map(|route| method(route.transport)).collect();
         let mut response = StatusCode::NO_CONTENT.into_response();
         let answers = response.headers_mut();
-        if let Ok(methods) = HeaderValue::from_str(&methods.join(", ")) {
+        if let Some(methods) = allowed(routes) {
             answers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         }
         answers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED));
         answers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED_S));
         Some(Ok(response))
     }
+}
+
+/// The methods of these routes, as a header names them.
+pub(crate) fn allowed(routes: &[Route]) -> Option<HeaderValue> {
+    let methods: Vec<&str> = routes.iter().filter_map(|route| method(route.transport)).collect();
+    HeaderValue::from_str(&methods.join(", ")).ok()
 }
 
 const fn method(transport: Transport) -> Option<&'static str> {

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
-use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, hex};
+use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, Refusal, hex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
+use switchboard_vip::error::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -216,7 +217,14 @@ impl Server {
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
-        router = router.fallback(not_found);
+        let vips = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
+        router = router.fallback(async move |uri: Uri, headers: HeaderMap| match &vips {
+            // Whoever speaks VIP is answered in its words, wherever they lose their way.
+            Some((protocol, door)) if uri.path().starts_with(switchboard_vip::PATHS) => {
+                door.lead_nowhere(protocol, &Refusal::Named(Code::SesNotFound.name()), &headers)
+            }
+            Some(_) | None => not_found(),
+        });
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
         Ok(Self { config, router, door, log, workshop, vip, tls, readiness, handshakes })
     }
@@ -379,7 +387,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-async fn not_found() -> Response {
+fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "Not Found").into_response()
 }
 

@@ -18,7 +18,7 @@ use switchboard_core::{
 use tracing::Instrument as _;
 
 use crate::auth::{Authenticator, Identity};
-use crate::courtesy::Courtesy;
+use crate::courtesy::{Courtesy, allowed};
 use crate::driver::Driver;
 use crate::gateway::{self, Caller, Gateway};
 use crate::limits::{ConnectionGuard, ConnectionLimits};
@@ -153,8 +153,25 @@ impl Door {
         match preflight.flatten() {
             Some(Ok(response)) => courtesy.complete(&**protocol, response),
             Some(Err(refusal)) => self.refuse(protocol, &refusal, &courtesy),
-            None => self.refuse(protocol, &Refusal::WrongMethod, &courtesy),
+            None => {
+                let mut response = self.refuse(protocol, &Refusal::WrongMethod, &courtesy);
+                // Some protocols would rather not know of the path.
+                if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+                    response.headers_mut().extend(allowed(routes).map(|methods| (header::ALLOW, methods)));
+                }
+                response
+            }
         }
+    }
+
+    /// Answers a request to a path that would be the protocol's if there were anything.
+    pub(crate) fn lead_nowhere(
+        &self,
+        protocol: &Arc<dyn Protocol>,
+        refusal: &Refusal,
+        headers: &HeaderMap,
+    ) -> Response {
+        self.refuse(protocol, refusal, &self.courtesy(protocol, headers))
     }
 
     fn courtesy(&self, protocol: &Arc<dyn Protocol>, headers: &HeaderMap) -> Courtesy {

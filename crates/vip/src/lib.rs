@@ -35,4 +35,6 @@ pub mod token;
 
 pub use conn::VipConnection;
 pub use limits::VipLimits;
-pub use protocol::{DATA_CHANNEL, IceServer, NAME, Provider, STREAM, SUBPROTOCOL, Service, VERSION, Vip};
+pub use protocol::{
+    DATA_CHANNEL, IceServer, NAME, PATHS, Provider, STREAM, SUBPROTOCOL, Service, VERSION, Vip,
+};

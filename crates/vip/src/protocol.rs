@@ -371,6 +371,8 @@ pub const NAME: &str = "vip";
 pub const VERSION: &str = "0.1";
 /// The subprotocol of its transports.
 pub const SUBPROTOCOL: &str = "vip.v1";
+/// How its paths begin, besides the well-known ones.
+pub const PATHS: &str = "/v1/vip/";
 /// The label of its data channel.
 pub const DATA_CHANNEL: &str = "vip-events";
 

@@ -26,7 +26,7 @@ async fn every_answer_names_its_request() {
     let server = judging().await;
     let upgrade = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"];
     let foreign = ["Origin: https://evil.test"];
-    let table: [(&str, &[&str], u16); 11] = [
+    let table: [(&str, &[&str], u16); 14] = [
         ("GET /probe/x", &[], 200),
         ("POST /probe/x", &[], 200),
         ("DELETE /probe/x", &[], 405),
@@ -38,6 +38,9 @@ async fn every_answer_names_its_request() {
         ("PATCH /v1/status", &[], 404),
         ("GET /v1/agent-socket", &[], 426),
         ("GET /api/v1/conversations", &[], 200),
+        ("GET /v1/vip/nothing", &[], 404),
+        ("GET /v1/vip/sessions/vs_1/nothing", &[], 404),
+        ("PUT /v1/vip/sessions/vs_1", &[], 405),
     ];
     let mut names = BTreeSet::new();
     for (request, headers, status) in table {
@@ -49,6 +52,11 @@ async fn every_answer_names_its_request() {
         if request.contains("/probe/") {
             assert_eq!(body(&answer)["id"], name, "the protocol knows it by the same name");
         }
+        if request.contains("/v1/vip/") {
+            assert_eq!(body(&answer)["error"]["request_id"], name, "{request}: in the words of the protocol");
+        }
+        let allowed = answer.header("allow");
+        assert_eq!(allowed.is_some(), status == 405, "{request}: {allowed:?}");
         assert!(names.insert(name), "{request} has a name of its own");
     }
 }

@@ -54,10 +54,7 @@ fn order(provider: &str) -> Order<'_> {
 #[tokio::test]
 async fn a_credential_of_our_own_is_signed_bound_and_short_lived() {
     let keys = keys();
-    let configs = [
-        native(),
-        ProviderConfig { id: "short".into(), ttl_s: 10, ..native() },
-    ];
+    let configs = [native(), ProviderConfig { id: "short".into(), ttl_s: 10, ..native() }];
     let providers = Providers::open(&configs, &secrets(), keys.clone()).unwrap();
     let minted = providers.mint(order("house-voice"), NOW).await.unwrap();
     assert_eq!(minted.expires_at, NOW.as_secs() + 60);
