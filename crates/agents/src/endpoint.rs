@@ -46,6 +46,8 @@ pub(crate) struct Patience {
 pub(crate) enum Unanswered {
     /// The endpoint cannot be reached, is overloaded, or fails: later it may work.
     Unavailable(String),
+    /// The endpoint has been asked too often, or is not paid for more.
+    Exhausted(String),
     /// The endpoint does not take such a request. `param` is what it says that is about: to compare, not to show.
     Refused { message: String, param: Option<String> },
     /// The answer is longer than an answer may be.
@@ -167,8 +169,13 @@ impl Endpoint {
         match status {
             408 | 409 | 425 | 429 | 500.. => {
                 let after = http::retry_after(response.headers());
-                Trouble { error: Unanswered::Unavailable(message), again: true, after }
+                let error = match status {
+                    429 => Unanswered::Exhausted(message),
+                    _ => Unanswered::Unavailable(message),
+                };
+                Trouble { error, again: true, after }
             }
+            402 => Unanswered::Exhausted(message).into(),
             _ => Unanswered::Refused { message, param: disliked(response).await }.into(),
         }
     }

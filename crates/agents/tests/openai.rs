@@ -315,9 +315,13 @@ async fn refusals_are_clear_and_never_show_the_key() {
         (400, "refused the request (HTTP 400): bad key [redacted] or model", FailureKind::Execution),
     ] {
         let server = Server::start(vec![Reply::Status(status, "", body.clone())]).await;
-        let (found, message) = failure(run(&server.agent(|_| {}), &Port::silent(), chat("x")).await);
+        let Err(AgentError::Failed(failed)) = run(&server.agent(|_| {}), &Port::silent(), chat("x")).await
+        else {
+            panic!("{status} is no answer");
+        };
+        let message = &failed.message;
         assert!(message.contains(wanted), "{message}");
-        assert_eq!(found, kind);
+        assert_eq!((failed.kind, failed.http_status()), (kind, Some(status)));
         assert!(!message.contains("sk-test"));
         assert_eq!(server.requests().len(), 1);
     }

@@ -309,7 +309,7 @@ async fn what_may_pass_is_tried_again() {
 
     let server = Server::start(vec![Reply::Status(429, "retry-after: 3600\r\n", String::new())]).await;
     let error = hear(&recogniser(&server.url, |_| ()), &utterance("audio/wav", "x")).await.unwrap_err();
-    assert!(matches!(error, RecogniserError::Unavailable(_)), "{error:?}");
+    assert!(matches!(error, RecogniserError::Exhausted(_)), "{error:?}");
     assert_eq!(server.requests().len(), 1);
 }
 

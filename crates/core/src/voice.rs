@@ -182,6 +182,10 @@ pub enum Unheard {
     Language,
     /// Nobody here understands speech, or not now; the reason is for a person.
     Unavailable(String),
+    /// Whoever understands speech was asked too often, or is not paid for more; the reason is for a person.
+    Exhausted(String),
+    /// Whoever understands speech does not take such a request; the reason is for a person.
+    Refused(String),
     /// It took too long.
     Late,
 }

@@ -59,6 +59,7 @@ impl Ears {
                     RecogniserError::Format(what) => format!("the audio cannot be used: {what}"),
                     RecogniserError::Config(_)
                     | RecogniserError::Unavailable(_)
+                    | RecogniserError::Exhausted(_)
                     | RecogniserError::Refused(_)
                     | RecogniserError::BadResponse(_) => FAILED.to_owned(),
                 }))
@@ -109,7 +110,9 @@ impl Ears {
             }
             Err(Unheard::Audio(what)) => Err(unserved(format!("the audio cannot be used: {what}"))),
             Err(Unheard::Language) => Err(unserved("the language is not understood")),
-            Err(Unheard::Unavailable(_) | Unheard::Late) => Err(unserved(FAILED)),
+            Err(Unheard::Unavailable(_) | Unheard::Exhausted(_) | Unheard::Refused(_) | Unheard::Late) => {
+                Err(unserved(FAILED))
+            }
         }
     }
 }

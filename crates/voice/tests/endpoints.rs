@@ -100,12 +100,22 @@ async fn an_endpoint_understands_what_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_recogniser_that_fails_is_unavailable() {
-    for (status, body) in [(503, ""), (400, "{}"), (200, "no json")] {
+async fn why_a_recogniser_fails_is_told_apart() {
+    let is_unavailable: fn(&HearError) -> bool = |error| matches!(error, HearError::Unavailable(_));
+    let is_refused: fn(&HearError) -> bool = |error| matches!(error, HearError::Refused(_));
+    let is_exhausted: fn(&HearError) -> bool = |error| matches!(error, HearError::Exhausted(_));
+    for (status, body, fits) in [
+        (503, "", is_unavailable),
+        (200, "no json", is_unavailable),
+        (400, "{}", is_refused),
+        (401, "{}", is_refused),
+        (402, "{}", is_exhausted),
+        (429, "{}", is_exhausted),
+    ] {
         let server = HttpServer::start(move |_, _| (status, body.into())).await;
         let recogniser = OpenAiRecogniser::new(recogniser_config(&server)).unwrap();
         let result = recogniser.hear(&Speech { samples: vec![0.5; 1_600], language: "en".into() }).await;
-        assert!(matches!(result, Err(HearError::Unavailable(_))), "{status}");
+        assert!(result.as_ref().is_err_and(fits), "{status}: {result:?}");
     }
 }
 

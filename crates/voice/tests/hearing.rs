@@ -157,6 +157,8 @@ async fn why_nobody_was_understood_is_told() {
     for (error, why) in [
         (HearError::Language, Unheard::Language),
         (HearError::Unavailable("no model".into()), Unheard::Unavailable("no model".into())),
+        (HearError::Exhausted("no money".into()), Unheard::Exhausted("no money".into())),
+        (HearError::Refused("no key".into()), Unheard::Refused("no key".into())),
         (HearError::Audio("odd".into()), Unheard::Audio("odd".into())),
     ] {
         let mut line = line(&Arc::new(Stopwatch { result: Err(error), ..Stopwatch::new() }));

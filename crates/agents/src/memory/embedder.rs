@@ -35,7 +35,7 @@ pub enum EmbedderError {
 impl From<Unanswered> for EmbedderError {
     fn from(unanswered: Unanswered) -> Self {
         match unanswered {
-            Unanswered::Unavailable(message) => Self::Unavailable(message),
+            Unanswered::Unavailable(message) | Unanswered::Exhausted(message) => Self::Unavailable(message),
             Unanswered::Refused { message, param: _ } => Self::Refused(message),
             Unanswered::TooLong => Self::BadResponse("it is too long"),
         }

@@ -163,10 +163,14 @@ impl OpenAi {
             _ => format!("the model endpoint refused the request (HTTP {status}){detail}"),
         };
         let hopeless = body.contains("insufficient_quota");
+        let kind = match status {
+            401..=404 | 408 | 409 | 425 | 429 | 500.. => FailureKind::ModelUnavailable,
+            _ => FailureKind::Execution,
+        };
+        let failure = Failure::new(kind, message).with_http_status(status);
         match status {
-            408 | 409 | 425 | 429 | 500.. if !hopeless => Trouble::Again { failure: failure(message), after },
-            401..=404 | 429 | 500.. => unavailable(message).into(),
-            _ => AgentError::failed(FailureKind::Execution, message).into(),
+            408 | 409 | 425 | 429 | 500.. if !hopeless => Trouble::Again { failure, after },
+            _ => AgentError::Failed(failure).into(),
         }
     }
 

@@ -33,9 +33,12 @@ pub enum RecogniserError {
     /// The audio is nothing that a model could read.
     #[error("the audio cannot be used: {0}")]
     Format(&'static str),
-    /// The endpoint cannot be reached, is overloaded, or fails: later it may work.
+    /// The endpoint cannot be reached, or fails: later it may work.
     #[error("{0}")]
     Unavailable(String),
+    /// The endpoint has been asked too often, or is not paid for more: later it may work.
+    #[error("{0}")]
+    Exhausted(String),
     /// The endpoint does not take such a request.
     #[error("{0}")]
     Refused(String),
@@ -48,6 +51,7 @@ impl From<Unanswered> for RecogniserError {
     fn from(unanswered: Unanswered) -> Self {
         match unanswered {
             Unanswered::Unavailable(message) => Self::Unavailable(message),
+            Unanswered::Exhausted(message) => Self::Exhausted(message),
             Unanswered::Refused { message, param: _ } => Self::Refused(message),
             Unanswered::TooLong => Self::BadResponse("it is too long"),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::id::{AttachmentId, PrincipalId, ToolName, WorkerId};
 use crate::model::message::text_of;
@@ -213,6 +213,18 @@ impl Failure {
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), detail: None }
     }
+
+    /// With the status that an endpoint has answered over HTTP.
+    #[must_use]
+    pub fn with_http_status(mut self, status: u16) -> Self {
+        self.detail = Some(Box::new(json!({ HTTP_STATUS: status })));
+        self
+    }
+
+    /// The status that an endpoint has answered over HTTP, where that was the matter.
+    pub fn http_status(&self) -> Option<u16> {
+        u16::try_from(self.detail.as_ref()?.get(HTTP_STATUS)?.as_u64()?).ok()
+    }
 }
 
 /// Classes of failure; each protocol has one table from these to its own codes.
@@ -274,3 +286,6 @@ pub struct Metrics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<u64>,
 }
+
+/// Where a failure keeps the status that an endpoint has answered.
+const HTTP_STATUS: &str = "http_status";

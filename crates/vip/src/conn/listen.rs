@@ -540,6 +540,8 @@ fn fault_of(why: Unheard) -> Fault {
         Unheard::Audio(reason) => Fault::new(Code::RecAudioQuality).because(reason),
         Unheard::Language => Fault::new(Code::RecLanguage),
         Unheard::Unavailable(reason) => Fault::new(Code::ProvUnavailable).because(reason),
+        Unheard::Exhausted(reason) => Fault::new(Code::ProvQuota).because(reason),
+        Unheard::Refused(reason) => Fault::new(Code::ProvRejected).because(reason),
         Unheard::Late => Fault::new(Code::ProvTimeout),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use switchboard_core::model::{
-    FailureKind, Finish, NewTurn, Op, Origin, Setting, TurnEnd, TurnOutcome, TurnRequest,
+    Failure, FailureKind, Finish, NewTurn, Op, Origin, Setting, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{Reject, TurnId};
 
@@ -123,7 +123,7 @@ impl VipConnection {
                 }
             }
             TurnOutcome::Failed(failure) => {
-                self.answer_failed(Fault::new(code_of(failure.kind)).because(failure.message.clone()));
+                self.answer_failed(Fault::new(code_of(failure)).because(failure.message.clone()));
             }
             TurnOutcome::Expired => self.answer_failed(Fault::new(Code::ProvTimeout)),
             TurnOutcome::Interrupted { .. } => self.answer_stopped(),
@@ -200,8 +200,15 @@ impl VipConnection {
 }
 
 /// What a failure of the agent is called here. Only an agent that cannot be reached is a provider that is down.
-const fn code_of(kind: FailureKind) -> Code {
-    match kind {
+fn code_of(failure: &Failure) -> Code {
+    match failure.http_status() {
+        Some(402 | 429) => return Code::ProvQuota,
+        // These may pass.
+        Some(408 | 409 | 425) | None => {}
+        Some(400..=499) => return Code::ProvRejected,
+        Some(_) => {}
+    }
+    match failure.kind {
         FailureKind::ModelUnavailable
         | FailureKind::WorkerLost
         | FailureKind::Unreachable

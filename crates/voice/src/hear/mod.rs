@@ -50,6 +50,12 @@ pub enum HearError {
     /// It cannot be understood here, or not now.
     #[error("{0}")]
     Unavailable(String),
+    /// Whoever understands it was asked too often, or is not paid for more.
+    #[error("{0}")]
+    Exhausted(String),
+    /// Whoever understands it does not take such a request.
+    #[error("{0}")]
+    Refused(String),
     /// It took too long.
     #[error("it took too long")]
     Late,
@@ -61,6 +67,8 @@ impl From<HearError> for Unheard {
             HearError::Language => Self::Language,
             HearError::Audio(reason) => Self::Audio(reason),
             HearError::Unavailable(reason) => Self::Unavailable(reason),
+            HearError::Exhausted(reason) => Self::Exhausted(reason),
+            HearError::Refused(reason) => Self::Refused(reason),
             HearError::Late => Self::Late,
         }
     }

@@ -34,9 +34,11 @@ impl Recogniser for OpenAiRecogniser {
         };
         self.0.hear(&utterance).await.map_err(|error| match error {
             RecogniserError::Format(reason) => HearError::Audio(reason.to_owned()),
-            RecogniserError::Config(reason)
-            | RecogniserError::Unavailable(reason)
-            | RecogniserError::Refused(reason) => HearError::Unavailable(reason),
+            RecogniserError::Config(reason) | RecogniserError::Unavailable(reason) => {
+                HearError::Unavailable(reason)
+            }
+            RecogniserError::Exhausted(reason) => HearError::Exhausted(reason),
+            RecogniserError::Refused(reason) => HearError::Refused(reason),
             RecogniserError::BadResponse(_) => HearError::Unavailable(error.to_string()),
         })
     }

@@ -1,6 +1,6 @@
 //! What happens by itself when time passes.
 
-use switchboard_core::model::FailureKind;
+use switchboard_core::model::{Failure, FailureKind};
 
 use super::*;
 
@@ -154,6 +154,27 @@ fn providers_that_fail_again_and_again_end_the_session() {
         fail(&mut stage, turn, FailureKind::ModelUnavailable);
         assert_eq!(stage.codes()[0], "PROV_UNAVAILABLE");
         assert_eq!(stage.closed.map(|close| close.code), closed, "{turn}");
+    }
+}
+
+#[test]
+fn why_a_model_did_not_answer_is_told_apart() {
+    let code = |status: u16| {
+        let mut stage = Stage::new(|_, _| {});
+        stage.type_in("t-1", "tell me");
+        stage.said();
+        let failure = Failure::new(FailureKind::ModelUnavailable, "no").with_http_status(status);
+        stage.end_turn(TurnEnd::new(TurnOutcome::Failed(failure)));
+        stage.codes().remove(0)
+    };
+    for (statuses, expected) in [
+        (&[402, 429][..], "PROV_QUOTA"),
+        (&[400, 401, 403, 404], "PROV_REJECTED"),
+        (&[408, 409, 425, 500, 503], "PROV_UNAVAILABLE"),
+    ] {
+        for status in statuses {
+            assert_eq!(code(*status), expected, "{status}");
+        }
     }
 }
 

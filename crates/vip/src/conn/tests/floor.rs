@@ -155,6 +155,24 @@ fn vip_064_what_is_not_understood_leads_to_idle_and_leaves_nothing() {
 }
 
 #[test]
+fn vip_064_why_nobody_understood_is_told_apart() {
+    for (why, code) in [
+        (Unheard::Unavailable("down".to_owned()), "PROV_UNAVAILABLE"),
+        (Unheard::Exhausted("too often".to_owned()), "PROV_QUOTA"),
+        (Unheard::Refused("no key".to_owned()), "PROV_REJECTED"),
+        (Unheard::Late, "PROV_TIMEOUT"),
+    ] {
+        let mut stage = Stage::new(|_, _| {});
+        stage.take_floor("t-1");
+        stage.send("input.end", Some("t-1"), json!({ "reason": "manual" }));
+        stage.said();
+        let turn = listened(&stage);
+        stage.feed(Input::Voice(VoiceEvent::Unheard { turn, why }));
+        assert_eq!((stage.codes(), stage.state()), (vec![code.to_owned()], State::Idle));
+    }
+}
+
+#[test]
 fn a_typed_turn_has_an_end_to_its_length() {
     let mut stage = Stage::new(|_, _| {});
     stage.send("input.start", Some("t-1"), json!({ "mode": "text", "trigger": "text" }));
