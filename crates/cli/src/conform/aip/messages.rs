@@ -221,6 +221,26 @@ async fn in_order(run: &Run<'_>) -> Outcome {
     let expected: Vec<Value> =
         (0..10).map(|number| json!(if number % 2 == 0 { "heartbeat" } else { "error" })).collect();
     must!(kinds == expected, "answers in the order of the messages, got {kinds:?}");
+    let mut constellation = Link::constellation(run, &device).await?;
+    constellation.listen(0).await?;
+    let mut expected = Vec::new();
+    for _ in 0..8 {
+        let session = run.fresh()?;
+        constellation.submit(&session, "conform: in order").await;
+        constellation.send("heartbeat", "ok", json!({})).await;
+        expected.extend([json!(session), Value::Null]);
+    }
+    let mut answered = Vec::new();
+    for _ in 0..expected.len() {
+        let answer =
+            constellation.wait("an answer to each", |message| message["type"] == "heartbeat").await?;
+        answered.push(answer["session_id"].clone());
+    }
+    must!(
+        answered == expected,
+        "tasks and heartbeats answered in the order in which they came, got {answered:?}"
+    );
+    constellation.close().await;
     device.close().await;
     Ok(())
 }
