@@ -347,7 +347,8 @@ fn row(author: Author, text: &str) -> MessageRow {
         session: SessionId::from("ses_test"),
         message: "msg_1".into(),
         parent: None,
-        turn: TurnId::from("old"),
+        // As told with the turn by a client that keeps its own history.
+        turn: TurnId::from("inv_test"),
         author,
         parts: vec![Part::Text(text.into())],
         seq: 1,

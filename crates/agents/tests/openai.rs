@@ -116,7 +116,7 @@ async fn an_answer_is_streamed_with_reasoning_and_usage() {
 }
 
 #[tokio::test]
-async fn earlier_messages_are_shown_but_not_the_input_twice() {
+async fn earlier_messages_are_shown_also_those_that_were_told_with_the_turn() {
     let server = Server::start(vec![Reply::Stream(vec![text("ok"), stop("stop")])]).await;
     let port = Port::silent();
     let row = |turn: &str, author: Author, text: &str| MessageRow {
@@ -134,12 +134,15 @@ async fn earlier_messages_are_shown_but_not_the_input_twice() {
         row("old", Author::User("ann".into()), "first"),
         row("old", Author::Agent(AgentId::from("agent")), "second"),
         row("inv_test", Author::User("ann".into()), "third"),
+        row("inv_test", Author::Agent(AgentId::from("agent")), "fourth"),
     ];
-    run(&server.agent(|_| {}), &port, chat("third")).await.unwrap();
+    run(&server.agent(|_| {}), &port, chat("fifth")).await.unwrap();
     let wanted = json!([
         { "role": "user", "content": "first" },
         { "role": "assistant", "content": "second" },
         { "role": "user", "content": "third" },
+        { "role": "assistant", "content": "fourth" },
+        { "role": "user", "content": "fifth" },
     ]);
     assert_eq!(server.requests()[0].body["messages"], wanted);
 }

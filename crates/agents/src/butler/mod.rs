@@ -160,9 +160,8 @@ async fn offered(turn: &Turn) -> Vec<Tool> {
 
 /// What was said last, by both.
 async fn past(turn: &Turn) -> Past {
-    let now = &turn.brief().turn;
     let mut past = Past::default();
-    for row in turn.history(RECALLED).await.into_iter().rev().filter(|row| row.turn != *now) {
+    for row in turn.history(RECALLED).await.into_iter().rev() {
         match (row.author, &past.said) {
             (Author::Agent(_), None) => past.said = Some(TurnRequest::Chat { parts: row.parts }.text()),
             (Author::User(_), Some(_)) => {

@@ -126,9 +126,8 @@ impl OpenAi {
         let brief = turn.brief();
         let told = brief.recall.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
         let limit = self.config.history.min(told);
-        let mut history = turn.history(limit).await;
+        let history = turn.history(limit).await;
         let more = history.len() >= limit;
-        history.retain(|row| row.turn != brief.turn);
         let remembered = prompt::remembered_hint(&brief.remembered);
         let setting = brief.setting.as_deref();
         let instructions = setting.and_then(|setting| setting.instructions.clone());

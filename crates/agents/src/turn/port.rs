@@ -18,7 +18,8 @@ pub trait TurnPort: Send + Sync {
     /// Waits for the end of a call.
     async fn call_end(&self, call: &CallId) -> CallEnd;
 
-    /// The messages that lead to this turn's input, oldest first, at most `limit`.
+    /// The messages that lead to this turn's input, without it, oldest first, at most `limit`. Some may be of
+    /// this turn: those that its client has told with it.
     async fn history(&self, limit: usize) -> Vec<MessageRow>;
 
     /// The tools of the session now.
