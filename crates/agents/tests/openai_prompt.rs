@@ -105,6 +105,47 @@ async fn only_so_much_of_the_past_is_shown() {
     }
 }
 
+#[tokio::test]
+async fn a_history_that_is_told_is_shown_from_its_beginning() {
+    let row = |number: u32, author: Author| MessageRow {
+        session: SessionId::from("ses_test"),
+        message: format!("msg_{number}").as_str().into(),
+        parent: None,
+        turn: TurnId::from("inv_test"),
+        author,
+        parts: vec![Part::Text(number.to_string())],
+        seq: 1,
+        at: Timestamp::from_secs(1),
+        status: MessageStatus::Complete,
+    };
+    let agent = || Author::Agent(AgentId::from("agent"));
+    let history = vec![
+        row(0, Author::System),
+        row(1, agent()),
+        row(2, Author::System),
+        row(3, Author::User("ann".into())),
+        row(4, agent()),
+    ];
+    for (messages, told, wanted) in [
+        (50, Some(5), &["0", "1", "2", "3", "4", "now"][..]),
+        (5, Some(5), &["0", "1", "2", "3", "4", "now"]),
+        // Something came before: what is not of a question that is shown, is not shown.
+        (5, Some(6), &["3", "4", "now"]),
+        (5, None, &["3", "4", "now"]),
+        (50, Some(2), &["3", "4", "now"]),
+    ] {
+        let server = Server::start(vec![says("ok", Value::Null)]).await;
+        let port = Port::silent();
+        port.history.lock().unwrap().clone_from(&history);
+        let agent = server.agent(|config| config.history = messages);
+        let brief = Brief { recall: told, ..brief(chat("now"), 1) };
+        replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
+        let sent = server.requests()[0].body["messages"].clone();
+        let shown = sent.as_array().unwrap().iter().map(|message| message["content"].as_str().unwrap());
+        assert_eq!(shown.collect::<Vec<&str>>(), wanted, "{messages} messages, {told:?} told");
+    }
+}
+
 fn remembered(content: &str) -> Remembered {
     Remembered { memory: "m".into(), content: content.into(), relevance: 0.9, source: None }
 }

@@ -124,10 +124,10 @@ impl OpenAi {
     /// The messages that begin the exchange with the model.
     async fn messages(&self, turn: &Turn) -> Vec<Value> {
         let brief = turn.brief();
-        let told = brief.recall.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-        let limit = self.config.history.min(told);
-        let history = turn.history(limit).await;
-        let more = history.len() >= limit;
+        let told = brief.recall.and_then(|count| usize::try_from(count).ok());
+        let history = turn.history(self.config.history).await;
+        // Whoever tells the history tells all of it.
+        let more = told.is_none_or(|told| history.len() < told) && history.len() >= self.config.history;
         let remembered = prompt::remembered_hint(&brief.remembered);
         let setting = brief.setting.as_deref();
         let instructions = setting.and_then(|setting| setting.instructions.clone());
