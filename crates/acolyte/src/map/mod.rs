@@ -102,12 +102,15 @@ pub struct Rendering {
     counted: Option<(u64, u64)>,
     calls: BTreeMap<CallId, Shown>,
     tools: Vec<String>,
-    /// The text since a tool was last used.
+    /// The text of the step that the model is at.
     step: String,
-    /// The last text that was not empty, where tools followed it.
+    /// The last text of an earlier step that was not empty.
     narration: String,
-    /// A tool was used since the last text.
+    /// This step has used a tool, or asked somebody.
     tool_since: bool,
+    /// All tools of this step have ended: what the model does next belongs to another.
+    step_over: bool,
+    /// How many steps have begun.
     steps: u64,
     /// Characters of answer so far, for the estimate.
     written: u64,
@@ -118,6 +121,7 @@ pub struct Rendering {
 #[derive(Debug)]
 struct Shown {
     name: String,
+    is_question: bool,
     spoke: bool,
 }
 
@@ -136,7 +140,8 @@ impl Rendering {
             step: String::new(),
             narration: String::new(),
             tool_since: false,
-            steps: 1,
+            step_over: false,
+            steps: 0,
             written: 0,
             usage_at: None,
         }
@@ -242,6 +247,7 @@ impl Rendering {
             Output::Text(text) => self.text(text, say),
             Output::Reasoning(text) => {
                 if !text.is_empty() {
+                    self.go_on(self.step_over, say);
                     say(Said::Event(StreamEvent::Reasoning { text: Cow::Borrowed(text) }));
                 }
             }
@@ -277,19 +283,27 @@ impl Rendering {
         if text.is_empty() {
             return;
         }
-        if self.tool_since {
-            self.tool_since = false;
-            self.steps += 1;
-            if !self.step.trim().is_empty() {
-                self.narration = std::mem::take(&mut self.step);
-            }
-            self.step.clear();
-            // Keeps what is said after a tool apart from what was said before (E4).
-            say(Said::Event(StreamEvent::TextDelta { text: Cow::Borrowed("\n") }));
-        }
+        self.go_on(self.tool_since, say);
         self.written += text.len() as u64;
         self.step.push_str(text);
         say(Said::Event(StreamEvent::TextDelta { text: Cow::Borrowed(text) }));
+    }
+
+    /// The model does something: in its first step, or, where the step before is `over`, in a new one.
+    fn go_on(&mut self, over: bool, say: &mut dyn FnMut(Said<'_>)) {
+        if self.steps > 0 && !over {
+            return;
+        }
+        if self.steps > 0 {
+            // Keeps the words of steps apart (E4).
+            say(Said::Event(StreamEvent::TextDelta { text: Cow::Borrowed("\n") }));
+        }
+        self.steps += 1;
+        if !self.step.trim().is_empty() {
+            self.narration = std::mem::take(&mut self.step);
+        }
+        self.step.clear();
+        (self.tool_since, self.step_over) = (false, false);
     }
 
     fn written_bytes(&self) -> usize {
@@ -322,9 +336,11 @@ impl Rendering {
             }
         };
         let detail = detail(&args);
+        self.go_on(self.step_over, say);
         self.tool_since = true;
         self.tools.push(name.clone());
-        self.calls.insert(call.id.clone(), Shown { name: name.clone(), spoke: false });
+        let is_question = matches!(call.kind, CallKind::Question { .. });
+        self.calls.insert(call.id.clone(), Shown { name: name.clone(), is_question, spoke: false });
         say(Said::Event(StreamEvent::ToolCall {
             tool_call_id: call.id.to_string(),
             tool_name: name.clone(),
@@ -345,6 +361,8 @@ impl Rendering {
 
     fn call_ended(&mut self, call: &CallId, end: &CallEnd, at: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
         let Some(shown) = self.calls.remove(call) else { return };
+        // What is asked about a tool comes before it, in the same step.
+        self.step_over = self.calls.is_empty() && !shown.is_question;
         let (tool_call_id, tool_name) = (call.to_string(), shown.name.clone());
         match end {
             CallEnd::Done { output, .. } if !shown.spoke => {
@@ -378,6 +396,10 @@ impl Rendering {
         }
         // One that never could begin is told of as if it had (R11).
         self.start(say);
+        if let TurnOutcome::Done(finish) = &end.outcome {
+            // A model that says nothing was asked all the same.
+            self.go_on(self.tool_since && *finish != Finish::Complete, say);
+        }
         let error = match &end.outcome {
             TurnOutcome::Failed(failure) if !is_of_generation(failure.kind) => {
                 let body = failure_code(failure).body(Source::Server, &failure.message, errors());
@@ -400,11 +422,31 @@ impl Rendering {
         say(Said::Done(Box::new(self.reply(end, error))));
     }
 
+    /// The answer in words: those of a last step without tools (E5). Only an agent that says to be through with a
+    /// tool has said before it what there was to say.
+    fn spoken(&self, outcome: &TurnOutcome) -> &str {
+        let said = if self.step.trim().is_empty() { "" } else { &self.step };
+        match outcome {
+            TurnOutcome::Done(Finish::Complete) if said.is_empty() => &self.narration,
+            TurnOutcome::Done(Finish::Complete) => said,
+            TurnOutcome::Done(Finish::Length | Finish::Filtered | Finish::Empty)
+            | TurnOutcome::Failed(_)
+            | TurnOutcome::Expired
+            | TurnOutcome::Interrupted { .. } => {
+                if self.tool_since {
+                    ""
+                } else {
+                    said
+                }
+            }
+        }
+    }
+
     fn reply(&self, end: &TurnEnd, error: Option<String>) -> Reply {
-        let spoken = if self.step.trim().is_empty() { &self.narration } else { &self.step };
+        let spoken = self.spoken(&end.outcome);
         let structured = end.output.as_deref().filter(|output| !output.is_null()).map(plain);
         let (output, output_streamed, error) = match structured {
-            _ if !spoken.is_empty() => (spoken.clone(), true, error),
+            _ if !spoken.is_empty() => (spoken.to_owned(), true, error),
             Some(value) => (value, false, error),
             None => (words::EMPTY.to_owned(), false, error.or_else(|| Some(words::EMPTY.to_owned()))),
         };

@@ -20,6 +20,16 @@ fn fail(kind: FailureKind, message: &str) -> Step {
     Step::Fail { kind, message: message.into() }
 }
 
+fn tool() -> Step {
+    Step::Tool {
+        name: "look".into(),
+        args: json!({}),
+        progress: Vec::new(),
+        output: json!("seen"),
+        error: None,
+    }
+}
+
 #[test]
 fn ac_017_and_018_accepted_comes_first_and_started_before_every_event() {
     let heard = told(vec![text("a"), text("b")]);
@@ -105,25 +115,69 @@ fn ac_021_the_pieces_come_in_order_and_end_with_the_answer() {
     assert_eq!(texts(&events(&heard, "rpc_1")), whole);
     assert_eq!(reply_of(&heard, "rpc_1")["output"], whole);
     // With tools in between, the answer is what follows the last of them.
-    let tool = || Step::Tool {
-        name: "look".into(),
-        args: json!({}),
-        progress: Vec::new(),
-        output: json!("seen"),
-        error: None,
-    };
     let heard = told(vec![text("Let me look."), tool(), text("It is "), text("there.")]);
     let reply = reply_of(&heard, "rpc_1");
     assert_eq!(texts(&events(&heard, "rpc_1")), "Let me look.\nIt is there.");
     assert_eq!((&reply["output"], &reply["outputStreamed"]), (&"It is there.".into(), &true.into()));
     assert_eq!((&reply["toolCalls"], &reply["modelCalls"]), (&json!(["look"]), &2.into()));
-    // Without a word after it, the last words before it are the answer.
+    // An agent that is through without a word after it has said its answer before.
     let heard = told(vec![text("Done already."), tool(), tool()]);
     let reply = reply_of(&heard, "rpc_1");
     assert_eq!((&reply["output"], &reply["outputStreamed"]), (&"Done already.".into(), &true.into()));
     let heard = told(vec![text("Words."), tool(), text(" \n"), tool(), text("  ")]);
     assert_eq!(reply_of(&heard, "rpc_1")["output"], "Words.");
     assert!(texts(&events(&heard, "rpc_1")).trim().ends_with("Words."));
+}
+
+#[test]
+fn every_step_of_the_model_is_counted_and_kept_apart_from_the_one_before() {
+    let ask = || Step::Ask { text: "May I?".into(), schema: None, timeout_ms: 60_000, give_up: false };
+    let think = || Step::Reason("hm".into());
+    for (steps, said, count) in [
+        (vec![tool(), tool(), text("x")], "\n\nx", 3),
+        (vec![text("a"), tool(), text("b"), tool(), text("c")], "a\nb\nc", 3),
+        (vec![tool(), think(), text("x")], "\nx", 2),
+        (vec![think(), text("x"), tool(), think(), tool(), Step::End(Finish::Empty)], "x\n\n", 3),
+        (vec![tool(), Step::End(Finish::Length)], "\n", 2),
+        // What is asked about a tool is asked in the same step.
+        (vec![ask(), tool(), text("x")], "\nx", 2),
+        // Nobody knows that such an agent asks any model.
+        (vec![text("x"), tool()], "x", 1),
+        (vec![Step::End(Finish::Empty)], "", 1),
+        // A model that refuses has not taken a step.
+        (vec![fail(FailureKind::ModelUnavailable, "no")], "", 0),
+        (vec![tool(), fail(FailureKind::ModelUnavailable, "no")], "", 1),
+    ] {
+        let shown = format!("{steps:?}");
+        let heard = told(steps);
+        let reply = reply_of(&heard, "rpc_1");
+        assert_eq!(
+            (texts(&events(&heard, "rpc_1")).as_str(), &reply["modelCalls"]),
+            (said, &count.into()),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn what_is_said_before_a_tool_is_no_answer_of_a_model_that_falls_silent_or_fails() {
+    let refused = || fail(FailureKind::ModelUnavailable, "provider refused the request");
+    for (last, error) in [
+        (Step::End(Finish::Empty), "The model had nothing to say"),
+        (Step::End(Finish::Filtered), "The answer was withheld by a content filter"),
+        (Step::End(Finish::Length), "No output from model."),
+        (refused(), "provider refused the request"),
+    ] {
+        for before in [vec![text("narr"), tool()], vec![text("narr"), tool(), Step::Reason("hm".into())]] {
+            let heard = told([before, vec![last.clone()]].concat());
+            let reply = reply_of(&heard, "rpc_1");
+            assert_eq!((&reply["output"], &reply["error"]), (&"No output from model.".into(), &error.into()));
+            assert_eq!(reply["outputStreamed"], false);
+        }
+    }
+    let heard = told(vec![text("narr"), tool(), text("half"), refused()]);
+    let reply = reply_of(&heard, "rpc_1");
+    assert_eq!((&reply["output"], &reply["outputStreamed"]), (&"half".into(), &true.into()));
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn the_last_message_of_an_event_says_where_it_is_and_no_other() {
             "call_ended" => &["tool-result"],
             "turn_ended" => &["usage"],
             "turn_output" if pending.len() > 1 && pending[0] == "checklist" => &["checklist", "tasklist"],
-            "turn_output" if pending.len() > 1 => &["text-delta", "text-delta"],
+            // The first thing that the model does after the tool.
+            "turn_output" if pending.len() > 1 => &["text-delta", "reasoning"],
             "turn_output" => &[pending[0].as_str()].map(|_| "")[..0],
             other => panic!("{other}"),
         };
