@@ -235,6 +235,20 @@ async fn reasons_to_stop_are_told_apart() {
 }
 
 #[tokio::test]
+async fn what_is_said_before_a_tool_is_no_answer() {
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "t", "arguments": "{}" } }]);
+    let server = Server::start(vec![
+        Reply::Stream(vec![text("Let me look."), delta(json!({ "tool_calls": call })), stop("tool_calls")]),
+        Reply::Stream(vec![text(" \n"), stop("stop")]),
+    ])
+    .await;
+    let port = Port::new(|_| Some(CallEnd::done(json!(1))));
+    *port.tools.lock().unwrap() = vec![tool("t")];
+    let end = run(&server.agent(|_| {}), &port, chat("x")).await.unwrap();
+    assert_eq!(finish(&end), Finish::Empty);
+}
+
+#[tokio::test]
 async fn a_stream_that_is_cut_after_output_fails_and_is_not_asked_again() {
     let server = Server::start(vec![Reply::Cut(event(&text("half ")))]).await;
     let port = Port::silent();

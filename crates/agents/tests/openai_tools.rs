@@ -107,6 +107,58 @@ fn story(port: &Port) -> Vec<String> {
     port.events().into_iter().filter_map(step).collect()
 }
 
+#[tokio::test]
+async fn calls_that_nobody_can_run_are_seen_to_fail() {
+    let long = "x".repeat(65);
+    let call = |index: u64, name: &str, arguments: &str| {
+        let function = json!({ "name": name, "arguments": arguments });
+        json!({ "index": index, "id": format!("id_{index}"), "function": function })
+    };
+    let calls = [
+        call(0, "no_such", r#"{"a":1}"#),
+        call(1, "good", r#"{"b":2}"#),
+        call(2, "list", "[1]"),
+        call(3, &long, "{"),
+    ];
+    let choice = json!({ "index": 0, "delta": { "tool_calls": calls }, "finish_reason": "tool_calls" });
+    let asks = Reply::Stream(vec![json!({ "choices": [choice] })]);
+    let server = Server::start(vec![asks, says("So be it.")]).await;
+    let port = Port::new(|_| Some(CallEnd::done(json!("done"))));
+    *port.tools.lock().unwrap() = vec![tool("good", Executor::Anyone), tool("list", Executor::Anyone)];
+    run(&server.agent(|_| {}), &port, chat("go")).await.unwrap();
+
+    let cut = &long[..64];
+    let wanted =
+        ["+no_such", "+list", &format!("+{cut}"), "+good", "-good", "-no_such", "-list", &format!("-{cut}")];
+    assert_eq!(story(&port), wanted);
+    let args = port.calls().into_iter().map(|call| match call.kind {
+        CallKind::Tool { args, .. } => Value::clone(&args),
+        CallKind::Question { text, .. } => panic!("{text}"),
+    });
+    let wanted = [json!({ "a": 1 }), json!({}), json!({}), json!({ "b": 2 })];
+    assert_eq!(args.collect::<Vec<Value>>(), wanted);
+    let ends = port.events().into_iter().filter_map(|event| match event {
+        Event::CallEnded { end: CallEnd::Failed(error), .. } => Some((error.name, error.message)),
+        _ => None,
+    });
+    let (names, messages): (Vec<String>, Vec<String>) = ends.unzip();
+    assert_eq!(names, ["unknown_tool", "invalid_args", "unknown_tool"]);
+    let told = told(&server);
+    assert_eq!(told[1], "done");
+    assert_eq!([&told[0], &told[2], &told[3]].map(|text| &text["error: ".len()..]), *messages);
+}
+
+#[tokio::test]
+async fn a_call_that_the_session_does_not_take_is_seen_to_fail() {
+    let server = Server::start(vec![asks_for(&["good"]), says("So be it.")]).await;
+    let port = Port::new(|_| Some(CallEnd::done(json!("done"))));
+    port.gone.lock().unwrap().push(ToolName::from("good"));
+    *port.tools.lock().unwrap() = vec![tool("good", Executor::Anyone)];
+    run(&server.agent(|_| {}), &port, chat("go")).await.unwrap();
+    assert_eq!(story(&port), ["+good", "-good"]);
+    assert_eq!(told(&server), ["error: no such tool: good"]);
+}
+
 /// Tools that end only once all of them run at the same time.
 #[derive(Debug)]
 struct Together {
@@ -219,9 +271,10 @@ async fn destructive_tools_are_used_only_with_approval() {
     let wanted = ["did wipe", "did look", denied, denied, "error: there is no tool called nothing"];
     assert_eq!(told(&server), wanted);
     // Every question is answered before the next is asked, and all of them before a tool runs.
-    assert_eq!(story(&port)[..8], ["+?", "-?", "+?", "-?", "+?", "-?", "+wipe", "-wipe"]);
+    let wanted = ["+?", "-?", "+?", "-?", "+?", "-?", "+nothing", "+wipe", "-wipe"];
+    assert_eq!(story(&port)[..9], wanted);
     let calls = port.calls();
-    assert_eq!(calls.len(), 5);
+    assert_eq!(calls.len(), 6);
     let CallKind::Question { text, schema } = &calls[0].kind else { panic!("{:?}", calls[0]) };
     assert_eq!(text, "May the tool \"wipe\" be used with these arguments?\n{\"n\":0}");
     let wanted = json!({ "type": "object", "properties": { "approve": { "type": "boolean" } }, "required": ["approve"] });
@@ -332,7 +385,16 @@ async fn every_step_is_offered_the_tools_of_its_moment_under_names_that_last() {
     );
     assert_eq!(
         story(&port),
-        ["+page.open", "-page.open", "+cart.add", "-cart.add", "+page:open", "-page:open"]
+        [
+            "+page.open",
+            "-page.open",
+            "+page_open",
+            "+cart.add",
+            "-cart.add",
+            "+page:open",
+            "-page:open",
+            "-page_open"
+        ]
     );
 }
 

@@ -12,7 +12,7 @@ mod support;
 use serde_json::{Value, json};
 
 use support::function::{Exchange, Function};
-use support::rpc::{Rpc, http};
+use support::rpc::{Rpc, delta, http, is_terminal};
 use support::{ANN, InProcess};
 
 /// A server whose agent asks a model that the test speaks for.
@@ -92,4 +92,62 @@ async fn the_history_that_a_chat_tells_reaches_the_model_in_that_chat() {
     };
     let (stream, told) = tokio::join!(stream, asked);
     assert_eq!((stream.status, told), (200, wanted));
+}
+
+/// An answer that asks for these tools, with these arguments.
+fn asks_for(calls: &[(&str, &str)], text: &str) -> Value {
+    let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
+        let function = json!({ "name": name, "arguments": arguments });
+        json!({ "index": index, "id": format!("c{index}"), "type": "function", "function": function })
+    });
+    json!({ "content": text, "tool_calls": calls.collect::<Value>() })
+}
+
+/// What a chat says when the model answers with these, one after another: its text, its events and its reply.
+async fn chat(answers: &[Value]) -> (String, Vec<Value>, Value) {
+    let (server, mut model) = with_model().await;
+    let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
+    let id = rpc.start("go", json!({})).await;
+    for delta in answers {
+        let reason = if delta["tool_calls"].is_array() { "tool_calls" } else { "stop" };
+        answer(model.next().await, delta.clone(), reason).await;
+    }
+    let (mut text, mut events) = (String::new(), Vec::new());
+    loop {
+        let message = rpc.wait(|message| message["id"] == id).await;
+        text.push_str(delta(&message).unwrap_or_default());
+        if is_terminal(&message) {
+            return (text, events, message["reply"].clone());
+        }
+        events.push(message["event"].clone());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ac_026_calls_that_cannot_be_run_are_told_as_failed_and_end_their_step() {
+    let wrong = asks_for(&[("no_such", "{}"), ("neither", "{")], "let me try");
+    let (text, events, reply) = chat(&[wrong, json!({ "content": "answer" })]).await;
+    assert_eq!(text, "let me try\nanswer");
+    assert_eq!((&reply["output"], &reply["modelCalls"]), (&json!("answer"), &json!(2)));
+    assert_eq!(reply["toolCalls"], json!(["no_such", "neither"]));
+    assert_eq!(reply.get("error"), None);
+    let called: Vec<&Value> = events.iter().filter(|event| event["type"] == "tool-call").collect();
+    let ended: Vec<&Value> = events.iter().filter(|event| event["type"] == "tool-result").collect();
+    for (call, end) in called.iter().zip(&ended) {
+        assert_eq!(call["toolCallId"], end["toolCallId"]);
+        assert_eq!((&end["isError"], &end["errorCode"]), (&json!(true), &json!("E_UNKNOWN")));
+        assert_eq!((&end["error"]["tool"], &end["error"]["kind"]), (&call["toolName"], &json!("unknown")));
+    }
+    assert_eq!((called.len(), ended.len()), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ac_032_a_model_that_falls_silent_after_a_tool_has_not_answered() {
+    let (text, _, reply) = chat(&[asks_for(&[("no_such", "{}")], "narr"), json!({ "content": "" })]).await;
+    assert_eq!(text, "narr\n");
+    assert_eq!(
+        (&reply["output"], &reply["outputStreamed"]),
+        (&json!("No output from model."), &json!(false))
+    );
+    assert_eq!((&reply["error"], &reply["modelCalls"]), (&json!("The model had nothing to say"), &json!(2)));
 }

@@ -167,16 +167,14 @@ impl Agent for OpenAi {
         let mut messages = self.messages(turn).await;
         let mut names = ModelNames::default();
         let mut usage = Usage::default();
-        let mut said = false;
         for round in 0..=self.config.tool_rounds {
             // Anew each time: what there is to do may change with what was done.
             let tools = if self.config.tools { turn.tools().await } else { Vec::new() };
             let catalogue = Catalogue::new(&tools, device.as_ref(), |name| turn.executes(name), &mut names);
             let answer = self.ask(turn, &self.body(&messages, &catalogue, &request)).await?;
-            said |= !answer.text.is_empty();
             self.count(turn, &answer, &mut usage).await?;
             if answer.calls.is_empty() || answer.finish != Finish::Complete {
-                return Ok(end(&request, &answer, said, usage));
+                return Ok(end(&request, &answer, usage));
             }
             if round == self.config.tool_rounds {
                 break;
@@ -202,9 +200,10 @@ fn assistant(answer: &Answer) -> Value {
     json!({ "role": "assistant", "content": content, "tool_calls": calls.collect::<Value>() })
 }
 
-fn end(request: &TurnRequest, answer: &Answer, said: bool, usage: Usage) -> TurnEnd {
+fn end(request: &TurnRequest, answer: &Answer, usage: Usage) -> TurnEnd {
     let finish = match answer.finish {
-        Finish::Complete if !said => Finish::Empty,
+        // What was said before it used tools is not the answer.
+        Finish::Complete if answer.text.trim().is_empty() => Finish::Empty,
         finish @ (Finish::Complete | Finish::Length | Finish::Filtered | Finish::Empty) => finish,
     };
     TurnEnd {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-use switchboard_core::model::{CallEnd, Failure, FailureKind};
-use switchboard_core::wide;
+use serde_json::{Map, Value};
+use switchboard_core::model::{CallEnd, CallError, Failure, FailureKind};
+use switchboard_core::{CallId, ToolName, wide};
 
 use super::catalogue::Catalogue;
 use super::{OpenAi, wire};
@@ -16,7 +16,9 @@ use crate::turn::{ToolUse, Turn};
 enum Plan {
     /// The tool is used.
     Use(ToolUse),
-    /// It is not, and the model is told why.
+    /// It cannot be, since the model has it wrong.
+    Fail(CallError),
+    /// It may not be, and the model is told why.
     Tell(String),
 }
 
@@ -30,18 +32,34 @@ impl OpenAi {
         calls: &[wire::Call],
     ) -> Result<Vec<String>, AgentError> {
         let mut told = vec![String::new(); calls.len()];
-        let (mut uses, mut places) = (Vec::new(), Vec::new());
+        let (mut uses, mut places, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for (call, place) in calls.iter().zip(&mut told) {
             match self.plan(turn, catalogue, call).await? {
                 Plan::Use(tool) => {
                     uses.push(tool);
-                    places.push(place);
+                    places.push((call, place));
+                }
+                Plan::Fail(error) => {
+                    *place = format!("error: {}", error.message);
+                    wrong.push((call, error));
                 }
                 Plan::Tell(reason) => *place = reason,
             }
         }
-        for (ended, place) in self.run_tools(turn, uses).await?.into_iter().zip(places) {
+        // Whoever watches is shown every call of the answer: first all of them, then how they end.
+        let mut failed = Vec::with_capacity(wrong.len());
+        for (call, error) in wrong {
+            failed.push((show(turn, catalogue, call).await?, error));
+        }
+        for (ended, (call, place)) in self.run_tools(turn, uses).await?.into_iter().zip(places) {
+            let refused = ended.as_ref().err().map(|failure| CallError::new(REFUSED, &failure.message));
             *place = in_words(ended)?;
+            if let Some(error) = refused {
+                failed.push((show(turn, catalogue, call).await?, error));
+            }
+        }
+        for (call, error) in failed {
+            turn.end_tool(&call, CallEnd::Failed(error)).await?;
         }
         Ok(told.into_iter().map(|text| shortened(text, self.config.tool_result_bytes)).collect())
     }
@@ -53,15 +71,12 @@ impl OpenAi {
         call: &wire::Call,
     ) -> Result<Plan, AgentError> {
         let Some(offer) = catalogue.find(&call.name) else {
-            return Ok(Plan::Tell(format!("error: there is no tool called {}", call.name)));
+            let message = format!("there is no tool called {}", unknown(call));
+            return Ok(Plan::Fail(CallError::new(UNKNOWN, message)));
         };
-        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let args: Value = match serde_json::from_str(arguments) {
-            Ok(args @ Value::Object(_)) => args,
-            Ok(_) => return Ok(Plan::Tell("error: the arguments are not a JSON object".into())),
-            Err(error) => {
-                return Ok(Plan::Tell(format!("error: the arguments are not valid JSON: {error}")));
-            }
+        let args = match arguments(call) {
+            Ok(args) => args,
+            Err(reason) => return Ok(Plan::Fail(CallError::new(INVALID, reason))),
         };
         if self.config.approve.concerns(offer) {
             let question = approval::question(&offer.name, &args);
@@ -95,6 +110,33 @@ impl OpenAi {
     }
 }
 
+/// What the model wants a tool to know, or why that cannot be understood.
+fn arguments(call: &wire::Call) -> Result<Value, String> {
+    if call.arguments.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    match serde_json::from_str(&call.arguments) {
+        Ok(args @ Value::Object(_)) => Ok(args),
+        Ok(_) => Err("the arguments are not a JSON object".into()),
+        Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+    }
+}
+
+/// Shows a call that nobody runs.
+async fn show(turn: &mut Turn, catalogue: &Catalogue, call: &wire::Call) -> Result<CallId, AgentError> {
+    let name = match catalogue.find(&call.name) {
+        Some(offer) => offer.name.clone(),
+        None => ToolName::new(unknown(call)),
+    };
+    let args = arguments(call).unwrap_or_else(|_| Value::Object(Map::new()));
+    turn.begin_tool(&name, args).await
+}
+
+/// The name of a tool that there is not.
+fn unknown(call: &wire::Call) -> String {
+    call.name.chars().take(MAX_NAME_CHARS).collect()
+}
+
 fn in_words(ended: Result<CallEnd, Failure>) -> Result<String, AgentError> {
     match ended {
         Ok(CallEnd::Done { output, .. }) => {
@@ -126,6 +168,14 @@ fn shortened(mut text: String, most: usize) -> String {
     }
     text
 }
+
+/// Names of what the model may have wrong.
+const UNKNOWN: &str = "unknown_tool";
+const INVALID: &str = "invalid_args";
+/// The name of a call that the session does not take.
+const REFUSED: &str = "refused";
+/// Letters of a name that no tool has; those that are offered have no more.
+const MAX_NAME_CHARS: usize = 64;
 
 #[cfg(test)]
 mod tests {

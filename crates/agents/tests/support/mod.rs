@@ -26,6 +26,8 @@ type Answers = dyn Fn(&CallRequest) -> Option<CallEnd> + Send + Sync;
 pub(crate) struct Port {
     pub(crate) events: Mutex<Vec<Event>>,
     pub(crate) tools: Mutex<Vec<Tool>>,
+    /// Tools that are offered, but gone by the time that somebody asks for them.
+    pub(crate) gone: Mutex<Vec<ToolName>>,
     pub(crate) history: Mutex<Vec<MessageRow>>,
     /// Seconds since the epoch.
     pub(crate) clock: AtomicU64,
@@ -40,6 +42,7 @@ impl Port {
         Arc::new(Self {
             events: Mutex::default(),
             tools: Mutex::default(),
+            gone: Mutex::default(),
             history: Mutex::default(),
             clock: AtomicU64::new(1_000),
             ends: Mutex::default(),
@@ -108,6 +111,11 @@ impl Port {
             Op::Request { turn, fence: _, calls } => {
                 let mut ends = Vec::new();
                 for mut call in calls {
+                    if let (None, CallKind::Tool { name, .. }) = (&call.executor, &call.kind)
+                        && self.gone.lock().unwrap().contains(name)
+                    {
+                        return Err(Reject::UnknownTool(name.clone()));
+                    }
                     // A session knows who offers a tool, and what they have to be told.
                     if let (None, CallKind::Tool { name, .. }) = (&call.executor, &call.kind)
                         && let Some(tool) = self.tools.lock().unwrap().iter().find(|tool| tool.name == *name)
@@ -115,9 +123,8 @@ impl Port {
                         call.executor = Some(tool.executor.clone());
                         call.options = tool.options.clone().into();
                     }
-                    let end = (self.answers)(&call);
                     if call.executor != Some(Executor::Agent) {
-                        ends.push((call.id.clone(), end));
+                        ends.push((call.id.clone(), (self.answers)(&call)));
                     }
                     let call = Call {
                         id: call.id,
