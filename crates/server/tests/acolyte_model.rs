@@ -94,6 +94,19 @@ async fn the_history_that_a_chat_tells_reaches_the_model_in_that_chat() {
     assert_eq!((stream.status, told), (200, wanted));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn skills_and_suggestions_reach_the_model_for_their_chat_alone() {
+    let (server, mut model) = with_model().await;
+    let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
+    let skill = json!({ "name": "rhyme", "instructions": "Answer in verse." });
+    let request = json!({ "activeSkills": [skill], "suggestions": ["Be brief."], "sessionId": "sess_s" });
+    let told = told_of(&mut rpc, &mut model, request).await;
+    let system = "Skill rhyme:\nAnswer in verse.\n\nBe brief.";
+    assert_eq!(told, words(&[("system", system), ("user", "now")]));
+    let told = told_of(&mut rpc, &mut model, json!({ "sessionId": "sess_s" })).await;
+    assert_eq!(told, words(&[("user", "now")]));
+}
+
 /// An answer that asks for these tools, with these arguments.
 fn asks_for(calls: &[(&str, &str)], text: &str) -> Value {
     let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {

@@ -161,6 +161,7 @@ impl AcolyteConnection {
             // The client tells the history, so nothing has to wait for it (R7).
             serial: false,
             meta: map::meta(request),
+            setting: map::setting(request).map(Box::new),
             ..NewTurn::new(chat.turn.clone(), map::turn_request(request), origin, deadline)
         })
     }

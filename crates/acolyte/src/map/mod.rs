@@ -8,60 +8,21 @@ use std::time::Duration;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use switchboard_core::model::{
-    Author, Call, CallEnd, CallKind, Executor, Finish, NoticeLevel, Origin, Output, Part, Told, TurnEnd,
-    TurnOutcome, TurnRequest, Voice,
+    Author, Call, CallEnd, CallKind, Executor, Finish, NoticeLevel, Origin, Output, TurnEnd, TurnOutcome,
 };
 use switchboard_core::{AgentId, CallId, Event, Timestamp};
 
 mod parts;
+mod request;
 
 use crate::error::{Code, ErrorBody, Source, call_code, failure_code, is_of_generation, words};
 use crate::message::{
-    ChatRequest, ErrorId, HistoryEntry, HistoryKind, HistoryRole, Level, OutputPart, PendingState,
-    PromptBreakdown, Reply, ReplyUsage, Skill, StreamEvent,
+    ChatRequest, ErrorId, Level, OutputPart, PendingState, PromptBreakdown, Reply, ReplyUsage, Skill,
+    StreamEvent,
 };
 use parts::{counts, detail, estimate, object, output_part, plain, result_parts, snapshot};
 
-/// What the turn of a chat is asked to do.
-pub fn turn_request(request: &ChatRequest) -> TurnRequest {
-    TurnRequest::Chat { parts: vec![Part::Text(request.message.clone())] }
-}
-
-/// What was said before; the last entry is left out where it is the message itself (R14).
-pub fn told(request: &ChatRequest, mut entries: Vec<HistoryEntry>) -> Vec<Told> {
-    entries.retain(|entry| entry.kind != HistoryKind::Status);
-    let repeated = |last: &HistoryEntry| last.role == HistoryRole::User && last.content == request.message;
-    if entries.last().is_some_and(repeated) {
-        entries.pop();
-    }
-    entries
-        .into_iter()
-        .map(|entry| Told {
-            voice: match entry.role {
-                HistoryRole::System => Voice::System,
-                HistoryRole::User => Voice::User,
-                HistoryRole::Assistant => Voice::Agent,
-            },
-            text: entry.content,
-        })
-        .collect()
-}
-
-/// What an agent may want to know of a request besides its words.
-pub fn meta(request: &ChatRequest) -> Value {
-    let mut meta = Map::new();
-    meta.insert("model".into(), request.model.clone().into());
-    if let Some(resource) = &request.resource_id {
-        meta.insert("resource".into(), resource.clone().into());
-    }
-    if let Some(skills) = request.active_skills.as_ref().filter(|skills| !skills.is_empty()) {
-        meta.insert("skills".into(), json!(skills));
-    }
-    if let Some(suggestions) = request.suggestions.as_ref().filter(|lines| !lines.is_empty()) {
-        meta.insert("suggestions".into(), json!(suggestions));
-    }
-    Value::Object(meta)
-}
+pub use request::{meta, setting, told, turn_request};
 
 /// What a chat has to say.
 #[derive(Debug, PartialEq)]

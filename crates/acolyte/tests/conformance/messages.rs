@@ -241,25 +241,28 @@ fn ac_069_malformed_sessions_resources_and_skills_are_refused() {
 fn what_the_agent_may_want_to_know_is_passed_on() {
     let mut talk = Talk::new(Script::new());
     let request = request(json!({
-        "sessionId": "sess_s", "resourceId": "user_a", "workspace": "/tmp/x", "suggestions": ["one"],
-        "activeSkills": [{"name": "n", "instructions": "i"}],
+        "sessionId": "sess_s", "resourceId": "user_a", "workspace": "/tmp/x", "suggestions": ["one", "two"],
+        "activeSkills": [{"name": "n", "instructions": "i"}, {"name": "m", "instructions": "j"}],
     }));
     talk.say(talk.peer, &start_with("rpc_1", request));
     talk.here();
     let log = talk.world.log(&Talk::session("sess_s"));
     let found = log.iter().find_map(|committed| match &committed.event {
-        switchboard_core::Event::TurnAccepted { workspace, meta, origin, serial, .. } => {
-            Some((workspace.clone(), meta.clone(), origin.clone(), *serial))
+        switchboard_core::Event::TurnAccepted { workspace, meta, setting, origin, serial, .. } => {
+            Some((workspace.clone(), meta.clone(), setting.clone(), origin.clone(), *serial))
         }
         _ => None,
     });
-    let (workspace, meta, origin, serial) = found.unwrap();
+    let (workspace, meta, setting, origin, serial) = found.unwrap();
     assert_eq!(workspace.as_deref(), Some("/tmp/x"));
     assert_eq!(
         *meta,
-        json!({"model": "m", "resource": "user_a", "suggestions": ["one"],
-            "skills": [{"name": "n", "instructions": "i"}]})
+        json!({"model": "m", "resource": "user_a", "suggestions": ["one", "two"],
+            "skills": [{"name": "n", "instructions": "i"}, {"name": "m", "instructions": "j"}]})
     );
+    let setting = setting.unwrap();
+    assert_eq!(setting.instructions.as_deref(), Some("Skill n:\ni\n\nSkill m:\nj\n\none\ntwo"));
+    assert_eq!(setting.scene, None);
     assert_eq!((origin.protocol.as_str(), origin.handle.as_deref()), ("acolyte", Some("rpc_1")));
     assert!(!serial, "nothing has to wait for it");
     assert!(matches!(
