@@ -186,9 +186,17 @@ pub const fn is_of_generation(kind: FailureKind) -> bool {
 pub fn call_code(end: &CallEnd) -> Option<(Code, Source)> {
     match end {
         CallEnd::Done { .. } => None,
-        CallEnd::Failed(error) => Some((tool_code(error), Source::ToolError)),
+        CallEnd::Failed(error) => Some((tool_code(error), tool_source(error))),
         CallEnd::TimedOut => Some((Code::TIMEOUT, Source::ToolError)),
         CallEnd::Cancelled => Some((Code::ABORTED, Source::ToolError)),
+    }
+}
+
+/// Whether the tool itself came to the result that it failed, as an MCP server or a device says of it.
+fn tool_source(error: &CallError) -> Source {
+    match error.name.as_str() {
+        "tool_error" | "failure" => Source::ToolResult,
+        _ => Source::ToolError,
     }
 }
 
@@ -314,6 +322,20 @@ mod tests {
         assert_eq!(call_code(&CallEnd::TimedOut).map(|(code, _)| code), Some(Code::TIMEOUT));
         assert_eq!(call_code(&CallEnd::Cancelled).map(|(code, _)| code), Some(Code::ABORTED));
         assert_eq!(call_code(&CallEnd::done("x".into())), None);
+    }
+
+    #[test]
+    fn what_a_tool_returns_is_told_apart_from_what_befalls_it() {
+        for (name, source) in [
+            ("tool_error", Source::ToolResult),
+            ("failure", Source::ToolResult),
+            ("error", Source::ToolError),
+            ("unavailable", Source::ToolError),
+            ("E_TIMEOUT", Source::ToolError),
+        ] {
+            let end = CallEnd::Failed(CallError::new(name, "no"));
+            assert_eq!(call_code(&end).map(|(_, source)| source), Some(source), "{name}");
+        }
     }
 
     #[test]
