@@ -1,6 +1,6 @@
 //! JSON in both directions, and the framing of streams over HTTP (§2.3, §2.4).
 
-use serde::{Deserialize as _, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::words;
@@ -26,7 +26,7 @@ pub struct Refused {
 pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
     let refused = |id: RpcId| Refused { id, why: words::INVALID };
     let Ok(Value::Object(envelope)) = serde_json::from_slice::<Value>(bytes) else {
-        return Err(refused(RpcId::unknown()));
+        return Err(refused(own_id(bytes).unwrap_or_else(RpcId::unknown)));
     };
     let Some(id) = envelope.get("id").and_then(Value::as_str).and_then(RpcId::parse) else {
         return Err(refused(RpcId::unknown()));
@@ -35,6 +35,20 @@ pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
         Some(message) => Ok((id, message)),
         None => Err(refused(id)),
     }
+}
+
+/// The id of a message that is JSON, but holds something that is not taken: half a surrogate, a number beyond all
+/// bounds, more levels than anybody needs. What is not looked at does not stand in the way (§4.6).
+fn own_id(bytes: &[u8]) -> Option<RpcId> {
+    #[derive(Deserialize)]
+    struct Identified {
+        id: String,
+    }
+    // A list could be read as one, too.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return None;
+    }
+    RpcId::parse(&serde_json::from_slice::<Identified>(bytes).ok()?.id)
 }
 
 fn message(envelope: &Map<String, Value>) -> Option<ClientMessage> {

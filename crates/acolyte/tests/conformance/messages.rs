@@ -138,6 +138,9 @@ fn ac_065_what_cannot_be_read_is_refused_as_unknown_and_the_connection_stays() {
         r#"{"id":"rpc_a-b","type":"status.get"}"#,
         r#"{"id":"task_1","type":"status.get"}"#,
         r#"{"id":"rpc_1","type":"status.get"} trailing"#,
+        r#"["rpc_1", "\ud83d"]"#,
+        r#"{"id":"rpc_\ud83d","type":"status.get"}"#,
+        r#"{"id":"rpc_1","payload":"\ud83d", oops}"#,
     ] {
         talk.world.send(talk.peer, Frame::Text(text.to_owned()));
         let answer = json!({"id": "rpc_unknown", "type": "error", "error": "Invalid RPC message"});
@@ -175,6 +178,13 @@ fn ac_066_unknown_methods_and_bad_payloads_are_refused_under_their_id() {
         talk.say(talk.peer, &message);
         let answer = json!({"id": "rpc_m1", "type": "error", "error": "Invalid RPC message"});
         assert_eq!(talk.one(), answer, "{case}");
+    }
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for unusable in [r#""cut \ud83d""#, "1e999", deep.as_str()] {
+        let text = format!(r#" {{"type":"chat.start","payload":{{"request":{unusable}}},"id":"rpc_m1"}}"#);
+        talk.world.send(talk.peer, Frame::Text(text));
+        let answer = json!({"id": "rpc_m1", "type": "error", "error": "Invalid RPC message"});
+        assert_eq!(talk.one(), answer);
     }
     for missing in ["message", "history", "model"] {
         let mut request = request(json!({}));
