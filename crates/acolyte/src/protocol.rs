@@ -69,8 +69,9 @@ impl Protocol for Acolyte {
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
         let mut credentials = Vec::new();
         if let Some(Pii(value)) = &request.authorization {
-            // As it is written: another spelling of the scheme is another scheme.
-            let token = value.strip_prefix("Bearer ").ok_or(Refusal::CredentialInvalid)?;
+            // As it is written: another spelling of the scheme is another scheme, and no key. Only where there are
+            // keys does that matter.
+            let token = value.strip_prefix("Bearer ").unwrap_or_default();
             credentials.push(Credential { token: Pii(token.to_owned()), subprotocol: None });
         }
         credentials.extend(request.offered_tokens("bearer."));
@@ -114,11 +115,12 @@ impl Protocol for Acolyte {
     }
 }
 
-/// The version that a request asks for, in its header or its query.
+/// The version that a request asks for, in its header, or in the query of an upgrade: elsewhere queries are ignored.
 fn offered_version(request: &OpeningRequest) -> Option<&str> {
     let header = request.headers.iter().find(|(name, _)| *name == VERSION_HEADER);
-    let query = || request.query.split('&').find_map(|pair| pair.strip_prefix("protocol="));
-    header.map(|(_, version)| version.as_str()).or_else(query)
+    let query = if request.websocket { request.query.as_str() } else { "" };
+    let named = || query.split('&').find_map(|pair| pair.strip_prefix("protocol="));
+    header.map(|(_, version)| version.as_str()).or_else(named)
 }
 
 fn refuse_version(version: &str) -> RefusalReply {

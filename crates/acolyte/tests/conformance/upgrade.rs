@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use switchboard_acolyte::{Acolyte, AcolyteLimits, Service};
 use switchboard_core::{
-    Connection, Frame, Input, Method, Opening, OpeningRequest, Output, Pii, Principal, Protocol as _,
-    Refusal, Scopes, Seed, Timestamp, Transport, Upgrade,
+    Connection, Credential, Frame, Input, Method, Opening, OpeningRequest, Output, Pii, Principal,
+    Protocol as _, Refusal, Scopes, Seed, Timestamp, Transport, Upgrade,
 };
 use switchboard_testkit::{Received, World};
 
@@ -119,6 +119,12 @@ fn ac_011_no_credential_is_asked_for_by_the_protocol_itself() {
     connection.handle_input(Input::Frame(frame), Timestamp::from_secs(10)).unwrap();
     let Output::Send(Frame::Text(text)) = connection.poll_output() else { panic!() };
     assert!(text.contains("status.result"), "{text}");
+    // What is no key is nothing that the protocol would refuse by itself, either.
+    for header in ["bearer x", "Basic abc", "Bearer", "Token y", ""] {
+        let request = OpeningRequest { authorization: Some(Pii(header.into())), ..offering(&[]) };
+        let credentials = acolyte().inspect(&request).unwrap().credentials;
+        assert_eq!(credentials, [Credential { token: Pii(String::new()), subprotocol: None }], "{header}");
+    }
 }
 
 fn accept(request: OpeningRequest, opening: Opening) -> Result<Box<dyn Connection>, Refusal> {
@@ -149,6 +155,13 @@ fn ac_079_an_unsupported_version_in_the_opening_is_400_with_its_code() {
     for good in [header("1"), query("protocol=1"), query("x=2&protocol=1"), query("protocols=9"), query("")] {
         assert_eq!(status(&good), 101, "{good:?}");
     }
+    let plain = |query: &str| OpeningRequest {
+        path: "/v1/status",
+        websocket: false,
+        query: query.into(),
+        ..rpc("k3y")
+    };
+    assert_eq!(status(&plain("protocol=9")), 101, "only an upgrade is asked for its version in the query");
     for bad in [header("9"), header(""), query("protocol=9"), query("a=b&protocol=9")] {
         let refusal = world().knock(&acolyte, &bad).unwrap_err();
         let reply = acolyte.refuse(&refusal, "req-1");
