@@ -189,6 +189,8 @@ pub enum Heard {
     Message(RpcId, ServerMessage),
     /// A message or event of a later version, or one that does not fit: to be passed over (§11).
     Unknown(Option<RpcId>),
+    /// The end of a chat that lacks what an end has to have: nothing else is going to follow (§5.3).
+    Spoiled(RpcId),
 }
 
 /// Reads what a server sent over RPC.
@@ -200,8 +202,10 @@ pub fn decode_server(bytes: &[u8]) -> Heard {
         return Heard::Unknown(None);
     };
     envelope.remove("id");
+    let is_end = matches!(envelope.get("type").and_then(Value::as_str), Some("chat.done" | "chat.error"));
     match ServerMessage::deserialize(Value::Object(envelope)) {
         Ok(message) => Heard::Message(id, message),
+        Err(_) if is_end => Heard::Spoiled(id),
         Err(_) => Heard::Unknown(Some(id)),
     }
 }

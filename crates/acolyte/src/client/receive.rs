@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::chats::{Abort, ChatState};
-use super::telling::{done, failed};
+use super::telling::{done, failed, unusable};
 use super::{AcolyteClient, Answer, Asked, CallError, Cause, ChatEvent, ChatId, Ending, Event, Link, Loss};
 use crate::codec::{Heard, decode_server};
 use crate::error::ErrorBody;
@@ -17,6 +17,7 @@ impl AcolyteClient {
             // For a question, an answer that cannot be used is one.
             Heard::Unknown(Some(id)) => return self.fail_call(&id, CallError::Unusable, now),
             Heard::Unknown(None) => return,
+            Heard::Spoiled(id) => return self.failed(&id, unusable()),
         };
         match message {
             ServerMessage::StatusResult { status } => self.status_result(&id, status, now),

@@ -90,3 +90,9 @@ pub(super) fn failed(error: ErrorBody, abort_asked: bool) -> Ending {
         Ending::Failed { error, reply: None }
     }
 }
+
+/// What went wrong where the server's last message cannot be read.
+pub(super) fn unusable() -> ErrorBody {
+    let error_message = "the server has ended the chat with a message that cannot be used".to_owned();
+    ErrorBody { error_message, error_id: None, error_code: None, error: None }
+}

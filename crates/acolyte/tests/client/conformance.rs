@@ -45,6 +45,26 @@ fn ac_083_unknown_events_fields_and_messages_are_ignored() {
 }
 
 #[test]
+fn an_end_that_cannot_be_used_is_the_end_of_its_chat() {
+    for (name, fields) in [
+        ("chat.done", json!({"reply": {"output": "x"}})),
+        ("chat.done", json!({"reply": {"output": "x", "outputStreamed": "yes", "model": "m"}})),
+        ("chat.done", json!({})),
+        ("chat.error", json!({"errorCode": "E_UNKNOWN"})),
+    ] {
+        let mut world = World::up("");
+        let (_, wire) = world.begin("hi");
+        world.tell(&wire, name, fields);
+        let Ending::Failed { error, reply: None } = world.ending() else { panic!("{name}") };
+        assert!(error.error_message.contains("cannot be used"), "{error:?}");
+        // The next one is not touched by it.
+        let (_, wire) = world.begin("again");
+        world.tell(&wire, "chat.done", reply("ok", true));
+        assert!(matches!(world.ending(), Ending::Done(_)));
+    }
+}
+
+#[test]
 fn ac_083_unknown_frames_of_a_stream_are_ignored() {
     let mut chat = StreamChat::new(None);
     let body = "event: x\nid: 7\nretry: 1\n: comment\ndata: {\"type\":\"hologram\"}\n\ndata: {oops\n\n\
