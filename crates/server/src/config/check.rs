@@ -165,7 +165,14 @@ impl Config {
                     );
                 }
             }
-            (None, Some(name)) => self.check_secret(format!("{at}.key_env"), name, MIN_KEY_BYTES, findings),
+            (None, Some(name)) => {
+                self.check_secret(format!("{at}.key_env"), name, MIN_KEY_BYTES, findings);
+                // Browsers send it as a sub-protocol, which takes nothing else.
+                if self.acolyte.enabled && self.secrets.find(name).is_some_and(|key| !is_token(key)) {
+                    let problem = format!("{name} may hold only letters, digits and {TOKEN_MARKS}");
+                    findings.add(format!("{at}.key_env"), problem);
+                }
+            }
             (Some(_), Some(_)) | (None, None) => findings.add(at, "expected exactly one of hash and key_env"),
         }
         for scope in &key.scopes {
@@ -501,6 +508,13 @@ impl Findings {
     }
 }
 
+/// Whether a text is a token as HTTP defines it.
+fn is_token(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_alphanumeric() || TOKEN_MARKS.contains(letter))
+}
+
+/// What else there may be in a token.
+const TOKEN_MARKS: &str = "!#$%&'*+-.^_`|~";
 /// Bytes of the shortest API key that is accepted in the clear.
 const MIN_KEY_BYTES: usize = 20;
 /// Bytes of the shortest shared secret of an issuer.

@@ -251,7 +251,7 @@ fn variables_and_flags_take_every_kind_of_value() {
         "agent = gpt",
     ];
     let mut environment = environment.to_vec();
-    environment.push(("KEY_A", "a key of more than twenty bytes"));
+    environment.push(("KEY_A", "a-key-of-more-than-twenty-bytes"));
     let config = load("", &environment, &overrides).unwrap();
     assert_eq!(config.allowed_origins, ["https://a.test", "https://b.test"]);
     assert_eq!(config.trusted_proxies.len(), 1);
@@ -259,7 +259,7 @@ fn variables_and_flags_take_every_kind_of_value() {
     assert!(config.asp.ws_alias);
     assert_eq!(config.limits.connections, 1000);
     assert_eq!(config.auth.api_keys[0].principal, "ann");
-    assert_eq!(config.secrets.find("KEY_A"), Some("a key of more than twenty bytes"));
+    assert_eq!(config.secrets.find("KEY_A"), Some("a-key-of-more-than-twenty-bytes"));
     assert_eq!(config.secrets.find("HOME"), None);
     let AgentConfig::OpenAi(gpt) = &config.agents["gpt"] else { panic!("{:?}", config.agents) };
     assert_eq!(gpt.temperature, Some(0.5));
@@ -400,9 +400,12 @@ fn exposure_is_refused() {
     assert!(!config.is_development(), "a key ends development mode");
 }
 
+/// A key with every mark that keys may have.
+const TOKEN: &str = "Az09!#$%&'*+-.^_`|~Az09";
+
 #[test]
 fn credentials_are_checked() {
-    let secret = [("SECRET", "a secret of at least thirty-two bytes"), ("SHORT", "short")];
+    let secret = [("SECRET", "a secret of at least thirty-two bytes"), ("SHORT", "short"), ("TOKEN", TOKEN)];
     let jwt = |rest: &str| format!("[[auth.jwt]]\nissuer = \"i\"\naudience = \"a\"\n{rest}\n");
     let key = |rest: &str| format!("[[auth.api_keys]]\nid = \"a\"\nprincipal = \"ann\"\n{rest}\n");
     let hash = format!("hash = \"{}\"", "0".repeat(64));
@@ -413,6 +416,10 @@ fn credentials_are_checked() {
         (key("hash = \"abc\""), "auth.api_keys[0].hash: expected the SHA-256"),
         (key("key_env = \"NONE\""), "auth.api_keys[0].key_env: the environment variable NONE is not set"),
         (key("key_env = \"SHORT\""), "auth.api_keys[0].key_env: SHORT is too short to be secret"),
+        (
+            key("key_env = \"SECRET\""),
+            "auth.api_keys[0].key_env: SECRET may hold only letters, digits and !#$",
+        ),
         (key(&format!("{hash}\nscopes = [\"amdin\"]")), "auth.api_keys[0].scopes: amdin is no scope"),
         (key(&hash) + &key(&hash), "auth.api_keys[1].id: a is used twice"),
         (format!("[[auth.api_keys]]\n{hash}"), "auth.api_keys[0].id: is required"),
@@ -446,6 +453,8 @@ fn credentials_are_checked() {
         assert!(!error.contains("thirty-two"), "{error}");
     }
     load(&(jwt(hs256) + &jwt(hs256) + &key(&hash)), &secret, &[]).unwrap();
+    load(&key("key_env = \"TOKEN\""), &secret, &[]).unwrap();
+    load(&key("key_env = \"SECRET\""), &secret, &["acolyte.enabled=false"]).unwrap();
 }
 
 #[test]
