@@ -13,8 +13,11 @@ pub(crate) enum Workspaces {
 
 impl Workspaces {
     /// Whether an agent may work there; otherwise what to say. A folder that may not be named and
-    /// one that is not there look the same.
+    /// one that is not there look the same, and where none may be named, nothing is said of any.
     pub(crate) async fn check(&self, named: &str) -> Result<(), String> {
+        if matches!(self, Self::Within(roots) if roots.is_empty()) {
+            return Err("No workspaces are served here".to_owned());
+        }
         let absent = || format!("Workspace path does not exist: {named}");
         let folder = tokio::fs::canonicalize(Path::new(named)).await.map_err(|_| absent())?;
         if let Self::Within(roots) = self {
@@ -66,6 +69,8 @@ mod tests {
             assert_eq!(check(&outside).await, absent);
         }
         let none = Workspaces::Within(Vec::new());
-        assert!(none.check(inner.to_str().unwrap()).await.is_err());
+        for path in [inner.as_path(), Path::new("/nope")] {
+            assert_eq!(none.check(path.to_str().unwrap()).await, Err("No workspaces are served here".into()));
+        }
     }
 }
