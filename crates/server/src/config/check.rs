@@ -316,6 +316,9 @@ impl Config {
         ] {
             findings.range(format!("acolyte.limits.{key}"), value, range);
         }
+        if self.acolyte.model.as_deref() == Some("") {
+            findings.add("acolyte.model", "must not be empty; without it, the agent gives its name");
+        }
         if acolyte.dead_s <= acolyte.ping_s {
             findings
                 .add("acolyte.limits.dead_s", "must be longer than ping_s, or every quiet peer is dropped");

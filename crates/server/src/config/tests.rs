@@ -474,6 +474,7 @@ fn bounds_are_checked() {
         ("session.running_turns=0", "session.running_turns: "),
         ("allowed_origins=app.test", "allowed_origins: app.test is no origin"),
         ("allowed_origins=https://app.test/", "allowed_origins: https://app.test/ is no origin"),
+        ("acolyte.model=", "acolyte.model: must not be empty"),
         ("allowed_hosts=a b", "allowed_hosts: a b is no host name"),
         ("telemetry.log_level=loud", "telemetry.log_level: expected a level"),
         ("telemetry.log_level=info,axum=loud", "telemetry.log_level: expected a level"),
