@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http;
+use axum::http::{self, HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::IntoResponse as _;
 use axum::routing::any;
 use switchboard_acolyte::Acolyte;
 use switchboard_agents::{McpServers, McpState, McpStatus};
@@ -16,7 +17,8 @@ use switchboard_alicia::annals::Annalist;
 use switchboard_alicia::message::{McpServer, ModelInfo};
 use switchboard_alicia::{Alicia, Facts, message};
 use switchboard_asp::Asp;
-use switchboard_core::{AgentId, Chronicler, Method, Protocol, Route, Transport};
+use switchboard_core::{AgentId, Chronicler, Method, Protocol, Refusal, Route, Transport};
+use switchboard_vip::error::Code;
 use switchboard_vip::minutes::Secretary;
 
 use crate::config::{AgentConfig, Config, Questions};
@@ -195,6 +197,35 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
         };
     }
     router
+}
+
+/// Answers where nothing is served; also there, whoever serves that part of the address says what it adds to every
+/// answer. Whoever speaks VIP is answered in its words, wherever they lose their way.
+pub(crate) fn turn_back(
+    router: Router,
+    protocols: &[Arc<dyn Protocol>],
+    vip: Option<(Arc<dyn Protocol>, Arc<Door>)>,
+) -> Router {
+    let protocols = protocols.to_vec();
+    router.fallback(async move |uri: Uri, headers: HeaderMap| {
+        let mut response = match &vip {
+            Some((protocol, door)) if uri.path().starts_with(switchboard_vip::PATHS) => {
+                door.lead_nowhere(protocol, &Refusal::Named(Code::SesNotFound.name()), &headers)
+            }
+            Some(_) | None => (StatusCode::NOT_FOUND, "Not Found").into_response(),
+        };
+        let near = |protocol: &&Arc<dyn Protocol>| {
+            protocol.routes().iter().any(|route| first_segment(route.path) == first_segment(uri.path()))
+        };
+        for (name, value) in protocols.iter().filter(near).flat_map(|protocol| protocol.answer_headers()) {
+            response.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        response
+    })
+}
+
+fn first_segment(path: &str) -> Option<&str> {
+    path.split('/').nth(1)
 }
 
 /// What begins like this is the server's own.

@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
-use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, Refusal, hex};
+use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, hex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
-use switchboard_vip::error::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -37,7 +34,7 @@ use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::memory::Memory;
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
-use crate::protocols::{chroniclers, mount, protocols, take_in};
+use crate::protocols::{chroniclers, mount, protocols, take_in, turn_back};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
 use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
@@ -217,14 +214,8 @@ impl Server {
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }
-        let vips = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
-        router = router.fallback(async move |uri: Uri, headers: HeaderMap| match &vips {
-            // Whoever speaks VIP is answered in its words, wherever they lose their way.
-            Some((protocol, door)) if uri.path().starts_with(switchboard_vip::PATHS) => {
-                door.lead_nowhere(protocol, &Refusal::Named(Code::SesNotFound.name()), &headers)
-            }
-            Some(_) | None => not_found(),
-        });
+        let lost = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
+        router = turn_back(router, &protocols, lost);
         let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
         Ok(Self { config, router, door, log, workshop, vip, tls, readiness, handshakes })
     }
@@ -385,10 +376,6 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
-}
-
-fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, "Not Found").into_response()
 }
 
 fn open_log(config: &Config, chroniclers: Vec<Arc<dyn Chronicler>>) -> Result<Arc<dyn Log>, ServeError> {

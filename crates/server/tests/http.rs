@@ -90,6 +90,23 @@ async fn several_methods_share_a_path() {
 }
 
 #[tokio::test]
+async fn answers_name_the_version_of_acolyte_also_where_nothing_is_served() {
+    let server = InProcess::start(&[]).await;
+    for (what, status, named) in [
+        ("GET /v1/status", 200, true),
+        ("DELETE /v1/status", 404, true),
+        ("GET /v1/nope", 404, true),
+        ("GET /v1/rpc/", 404, true),
+        ("GET /v2/nope", 404, false),
+        ("GET /api/v1/nope", 404, false),
+        ("GET /", 404, false),
+    ] {
+        let answer = http(server.address, what, ANN, &[], "").await;
+        assert_eq!((answer.status, answer.head.contains("acolyte-protocol: 1")), (status, named), "{what}");
+    }
+}
+
+#[tokio::test]
 async fn exchanges_count_as_arrivals_of_their_address() {
     let settings =
         ["limits.new_connections_per_address_per_s=1", "limits.new_connections_per_address_burst=3"];
