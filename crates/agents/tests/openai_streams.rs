@@ -287,3 +287,20 @@ async fn an_interrupt_is_noticed_by_an_endpoint_that_still_talks() {
 
 /// How long a test waits for what should not take long.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_model_that_never_stops_reasoning_is_stopped() {
+    let delta = json!({ "reasoning_content": "x".repeat(256 << 10) });
+    let event = format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta }] }));
+    let mut server = Server::start(vec![Reply::Endless(event)]).await;
+    let port = Port::silent();
+    let (kind, message) = failure(run(&server.agent(|_| {}), &port, chat("x")).await);
+    assert_eq!((kind, message.as_str()), (FailureKind::Execution, "the model reasons longer than is taken"));
+    let reasoned = port.outputs().into_iter().map(|output| match output {
+        Output::Reasoning(text) => text.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(reasoned.sum::<usize>(), 4 << 20);
+    server.closed.recv().await.unwrap();
+    assert_eq!(server.requests().len(), 1);
+}

@@ -22,6 +22,8 @@ pub(super) struct Answer {
 pub(super) struct Progress {
     begun: bool,
     thought: Thought,
+    /// Bytes of reasoning, which nobody else counts.
+    reasoned: usize,
     text: String,
     refused: bool,
     calls: Calls,
@@ -35,6 +37,7 @@ impl Progress {
         Self {
             begun: false,
             thought: Thought::new(tags),
+            reasoned: 0,
             text: String::new(),
             refused: false,
             calls: Calls::default(),
@@ -67,7 +70,7 @@ impl Progress {
     async fn take_choice(&mut self, turn: &mut Turn, choice: Choice) -> Result<(), AgentError> {
         let mut delta = choice.delta.or(choice.message).unwrap_or_default();
         let reasoning = delta.take_reasoning();
-        self.say(turn, &reasoning, Output::Reasoning).await?;
+        self.pass_on(turn, Said::Reasoning(reasoning)).await?;
         let Delta { content, refusal, tool_calls, .. } = delta;
         if let Some(text) = content {
             for said in self.thought.take(text) {
@@ -93,7 +96,14 @@ impl Progress {
 
     async fn pass_on(&mut self, turn: &mut Turn, said: Said) -> Result<(), AgentError> {
         match said {
-            Said::Reasoning(text) => self.say(turn, &text, Output::Reasoning).await,
+            Said::Reasoning(text) => {
+                self.reasoned = self.reasoned.saturating_add(text.len());
+                if self.reasoned > MAX_REASONING_BYTES {
+                    let message = "the model reasons longer than is taken";
+                    return Err(AgentError::failed(FailureKind::Execution, message));
+                }
+                self.say(turn, &text, Output::Reasoning).await
+            }
             Said::Text(text) => {
                 self.text.push_str(&text);
                 self.say(turn, &text, Output::Text).await
@@ -123,3 +133,6 @@ impl Progress {
         Ok(Answer { text: self.text, calls: self.calls.finish(), finish, counts: self.counts })
     }
 }
+
+/// Bytes of reasoning in one answer. A model that never comes to its answer ends here, and not when the disk is full.
+const MAX_REASONING_BYTES: usize = 4 << 20;
