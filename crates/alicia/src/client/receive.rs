@@ -7,7 +7,7 @@ use switchboard_core::Timestamp;
 use super::conversation::{CatchUp, Place};
 use super::requests::Effect;
 use super::seen::Novelty;
-use super::{AliciaClient, Answer, ConversationEvent, ConversationKey};
+use super::{AliciaClient, Answer, ConversationEvent, ConversationKey, Event, Outcome};
 
 impl AliciaClient {
     pub(super) fn receive(&mut self, packet: &[u8], now: Timestamp) {
@@ -166,7 +166,16 @@ impl AliciaClient {
         self.conversations.get_mut(&key).is_some_and(|conversation| conversation.seen.is_new(kind, id))
     }
 
+    /// A message of this client that a replay or an answer names is with the server, whatever became of its
+    /// acknowledgement. Whoever said it learns so before what follows from it.
+    fn stored(&mut self, key: ConversationKey, message: &crate::Id) {
+        if let Some(request) = self.requests.stored(key, message) {
+            self.event(Event::Settled(request, Ok(Outcome::Accepted)));
+        }
+    }
+
     fn announced(&mut self, key: ConversationKey, message: UserMessage) {
+        self.stored(key, &message.id);
         let Some(conversation) = self.conversations.get_mut(&key) else { return };
         let number =
             message.superset.as_ref().and_then(|superset| u64::try_from(superset.sequence_number).ok());
@@ -191,6 +200,7 @@ impl AliciaClient {
     }
 
     fn started(&mut self, key: ConversationKey, start: &StartAnswer) {
+        self.stored(key, &start.previous_id);
         let Some(conversation) = self.conversations.get_mut(&key) else { return };
         self.requests.took_effect(key, &conversation.answers, &Effect::Started(start));
         let known = conversation.seen.contains(MessageType::AssistantMessage, &start.id);
@@ -232,6 +242,9 @@ impl AliciaClient {
 
     /// A whole answer, or a new text for one.
     fn answered(&mut self, key: ConversationKey, message: AssistantMessage, stanza: i32) {
+        if let Some(question) = &message.previous_id {
+            self.stored(key, question);
+        }
         let Some(conversation) = self.conversations.get_mut(&key) else { return };
         self.requests.took_effect(key, &conversation.answers, &Effect::Answered(&message));
         // What a subscription says of an answer that is being given may be a part of it only.

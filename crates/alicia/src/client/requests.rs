@@ -90,6 +90,17 @@ impl Requests {
         self.iter().filter(of).map(|(key, _)| key).collect()
     }
 
+    /// The message under this id is in the server's log, acknowledged or not. Answers who waits to know so;
+    /// it is sent again all the same, until it is acknowledged.
+    pub(super) fn stored(&mut self, conversation: ConversationKey, message: &Id) -> Option<RequestKey> {
+        let said =
+            |request: &Request| matches!(&request.body, Body::UserMessage(body) if body.id == *message);
+        let waits = |request: &Request| request.told && request.conversation == Some(conversation);
+        let (key, request) = self.open.iter_mut().find(|(_, request)| waits(request) && said(request))?;
+        request.told = false;
+        Some(*key)
+    }
+
     /// Notes that variations of a conversation have had this effect.
     pub(super) fn took_effect(
         &mut self,

@@ -143,6 +143,37 @@ fn al_040_what_was_not_acknowledged_is_sent_again_with_its_id_after_the_replay()
 }
 
 #[test]
+fn al_040_a_message_whose_answer_is_replayed_counts_as_said_before_it_is_acknowledged() {
+    let (mut lab, key) = Lab::joined();
+    lab.hear(-1, start("am_z", "am_y"));
+    lab.hear(-2, last("am_z", 1, "Before."));
+    let (said, question) = lab.say(key, "hi");
+    lab.sent.clear();
+    lab.reconnect();
+    lab.events.clear();
+    lab.handshake(-2, -4);
+    lab.hear(-3, start("am_a", question.as_str()));
+    lab.hear(-4, last("am_a", 1, "Hello."));
+    assert!(matches!(lab.next(), ConversationEvent::Joined(_)));
+    let settled = Event::Settled(said, Ok(Outcome::Accepted));
+    assert_eq!(lab.events.pop_front(), Some(settled), "who said it can tell its answer");
+    assert_eq!(
+        lab.next(),
+        ConversationEvent::Started { answer: id("am_a"), question: Some(question.clone()) }
+    );
+    assert!(matches!(lab.next(), ConversationEvent::Piece { .. }));
+    assert!(matches!(lab.next(), ConversationEvent::Answered(answer) if answer.text.0 == "Hello."));
+    let again = lab.take();
+    let Body::UserMessage(message) = again.body else { panic!() };
+    assert_eq!(message.id, question);
+    lab.hear(0, ack(again.stanza_id));
+    lab.nothing();
+    lab.reconnect();
+    lab.handshake(-4, -4);
+    assert!(lab.sent.is_empty(), "acknowledged");
+}
+
+#[test]
 fn a_conversation_that_nothing_was_seen_of_is_caught_up_with_by_a_subscription() {
     let (mut lab, key) = Lab::joined();
     let (_, question) = lab.say(key, "hi");
