@@ -1,7 +1,10 @@
 //! `chat` over Alicia, without a terminal.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -165,6 +168,90 @@ fn what_is_remembered_is_used_in_other_conversations() {
     let events = say(&server, "two", &["what do I drink in the morning?"]);
     let told = |event: &Value| event["text"].as_str().is_some_and(|text| text.contains("green tea"));
     assert!(events.iter().any(|event| event["event"] == "notice" && told(event)), "{events:?}");
+}
+
+/// A way to a server that breaks once: from the acknowledgement of a client's second stanza on, nothing comes
+/// back, and the connection is cut when the server has said this. Whoever comes again is let through.
+fn frail(server: &str, until: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let (server, broken) = (server.to_owned(), Arc::new(AtomicBool::new(false)));
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(&server) else { return };
+            let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let broken = broken.clone();
+            std::thread::spawn(move || hand_back(near, far, until, &broken));
+        }
+    });
+    url
+}
+
+fn hand_back(mut near: TcpStream, mut far: TcpStream, until: &[u8], broken: &AtomicBool) {
+    let holds = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
+    let (mut withheld, mut buffer) = (Vec::new(), [0; 4_096]);
+    while let Ok(count @ 1..) = far.read(&mut buffer) {
+        let bytes = &buffer[..count];
+        let acknowledged = holds(bytes, b"acknowledgedStanzaId\x02");
+        if withheld.is_empty() && (broken.load(Ordering::SeqCst) || !acknowledged) {
+            if near.write_all(bytes).is_err() {
+                break;
+            }
+            continue;
+        }
+        broken.store(true, Ordering::SeqCst);
+        withheld.extend_from_slice(bytes);
+        if holds(&withheld, until) {
+            break;
+        }
+    }
+    let _ = near.shutdown(Shutdown::Both);
+    let _ = far.shutdown(Shutdown::Both);
+}
+
+/// The end of an answer, and its second sentence, as they stand in their envelopes.
+const FINAL: &[u8] = b"isFinal\xc3";
+const SECOND: &[u8] = b"sequence\x02";
+
+/// A server whose agent does what it is told, and an answer of twenty sentences.
+fn conformance() -> (Server, tempfile::TempDir, String) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let settings =
+        ["agent=conformance", "agents.conformance.kind=script", "agents.conformance.builtin=conformance"];
+    let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    let sentences: Vec<String> = (1..=20).map(|number| format!("Number {number} is here.")).collect();
+    (Server::start(folder.path(), &args), folder, sentences.join(" "))
+}
+
+/// What is printed of an answer whose acknowledgement was lost.
+fn cut_off(server: &Server, until: &'static [u8], session: &[&str], message: &str) -> String {
+    let url = frail(&server.address, until);
+    let chat = args(&[session, &["--timeout", "60", "--url", &url, "--once", message]].concat());
+    run(&chat).ok()
+}
+
+#[test]
+fn al_040_an_answer_that_ended_while_the_connection_was_lost_is_printed() {
+    let (server, _folder, text) = conformance();
+    let message = format!("words {text}");
+    let printed = format!("{text}\n");
+    assert_eq!(cut_off(&server, FINAL, &["--new"], &message), printed, "nothing was seen before");
+    server.run(&args(&["--session", "tea", "--once", "echo before"])).ok();
+    assert_eq!(cut_off(&server, FINAL, &["--session", "tea"], &message), printed, "something was");
+}
+
+#[test]
+fn al_037_an_answer_that_went_on_while_the_connection_was_lost_is_printed_from_its_beginning() {
+    let (server, _folder, text) = conformance();
+    let message = format!("words {text} every 50");
+    let printed = format!("{text}\n");
+    assert_eq!(cut_off(&server, SECOND, &["--new"], &message), printed, "nothing was seen before");
+    server.run(&args(&["--session", "tea", "--once", "echo before"])).ok();
+    assert_eq!(cut_off(&server, SECOND, &["--session", "tea"], &message), printed, "something was");
 }
 
 #[test]

@@ -104,15 +104,30 @@ impl Client {
         T: Send + 'static,
         F: FnOnce(&mut AliciaClient, Timestamp) -> Result<(RequestKey, T), CommandError> + Send + 'static,
     {
+        let (at_once, settled) = self.begin(ask).await?;
+        Ok((settled.outcome().await?, at_once))
+    }
+
+    /// The same; done when it is on its way.
+    pub(super) async fn begin<T, F>(&self, ask: F) -> Result<(T, Settling), ClientError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut AliciaClient, Timestamp) -> Result<(RequestKey, T), CommandError> + Send + 'static,
+    {
         let (tell, told) = oneshot::channel();
         let ask = Box::new(move |machine: &mut AliciaClient, now: Timestamp| {
             let (key, at_once) = ask(machine, now)?;
             let _ = tell.send(at_once);
             Ok(key)
         });
-        let outcome = self.ask(|reply| Command::Request { ask, reply }).await??;
-        let at_once = told.await.map_err(|_| ClientError::Closed)?;
-        Ok((outcome, at_once))
+        let (reply, settling) = oneshot::channel();
+        let settling = Settling(settling);
+        self.commands.send(Command::Request { ask, reply }).await.map_err(|_| ClientError::Closed)?;
+        match told.await {
+            Ok(at_once) => Ok((at_once, settling)),
+            // It was refused here.
+            Err(_) => Err(settling.outcome().await.err().unwrap_or(ClientError::Closed)),
+        }
     }
 
     pub(super) async fn ask<T>(
@@ -122,6 +137,16 @@ impl Client {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| ClientError::Closed)?;
         answer.await.map_err(|_| ClientError::Closed)
+    }
+}
+
+/// Something that the server was asked for and has not settled.
+#[derive(Debug)]
+pub(super) struct Settling(oneshot::Receiver<Result<Outcome, ClientError>>);
+
+impl Settling {
+    pub(super) async fn outcome(self) -> Result<Outcome, ClientError> {
+        self.0.await.unwrap_or(Err(ClientError::Closed))
     }
 }
 

@@ -12,7 +12,7 @@ use switchboard_core::Pii;
 use tokio::sync::mpsc;
 
 use super::actor::{Command, Control};
-use super::client::Client;
+use super::client::{Client, Settling};
 use super::error::ClientError;
 use super::tool::{Handler, ToolCall, ToolFailure};
 use switchboard_alicia::client::{self as half, Ballot, ConversationKey, Outcome, RequestError, Since};
@@ -90,9 +90,19 @@ impl Conversation {
     /// # Errors
     /// As for [`Self::say`].
     pub async fn say_after(&self, text: impl Into<String>, previous: Option<Id>) -> Result<Id, ClientError> {
+        self.send(text, previous).await?.taken().await
+    }
+
+    /// The same; done when the message is on its way, so that its id is known before anything that follows
+    /// from it is told.
+    ///
+    /// # Errors
+    /// Nothing or too much was said, or there is to be no connection.
+    pub async fn send(&self, text: impl Into<String>, previous: Option<Id>) -> Result<Sent, ClientError> {
         let (key, text) = (self.guard.key, text.into());
-        let said = self.client.request(move |machine, now| machine.say(key, &text, previous, now));
-        Ok(said.await?.1)
+        let begun = self.client.begin(move |machine, now| machine.say(key, &text, previous, now));
+        let (id, settling) = begun.await?;
+        Ok(Sent { id, settling })
     }
 
     /// Stops the answer that is being given.
@@ -280,6 +290,29 @@ impl Conversation {
     ) -> Result<(), ClientError> {
         let key = self.guard.key;
         self.client.request(move |machine, now| Ok((ask(key, machine, now)?, ()))).await.map(drop)
+    }
+}
+
+/// A message on its way to the server. To drop it does not take the message back.
+#[derive(Debug)]
+pub struct Sent {
+    id: Id,
+    settling: Settling,
+}
+
+impl Sent {
+    /// The id of the message, which its answer names.
+    pub const fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Waits until the server has it; answers its id.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    pub async fn taken(self) -> Result<Id, ClientError> {
+        self.settling.outcome().await?;
+        Ok(self.id)
     }
 }
 

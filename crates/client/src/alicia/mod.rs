@@ -46,7 +46,7 @@ pub use switchboard_alicia::message::{
 pub use switchboard_alicia::{AliciaLimits, Code, Id};
 
 pub use client::Client;
-pub use conversation::{Conversation, Join};
+pub use conversation::{Conversation, Join, Sent};
 pub use error::{Cause, ClientError, ConnectError, LibraryError};
 pub use event::{ConnectionEvent, Events, Snapshot};
 pub use library::Library;

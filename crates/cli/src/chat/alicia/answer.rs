@@ -22,16 +22,22 @@ use crate::console::one_line;
 /// Which answer is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// That to the message which is being sent.
-    Asked,
+    /// None: nothing was sent.
+    Nothing,
     /// That to this message.
     To(Id),
     /// That to the message which is announced with this text.
     Edited(String),
 }
 
-/// What is being asked of the server: it gives the message that is answered, where only it knows it.
-pub(super) type Asked = Result<Option<Id>, ClientError>;
+/// Whether the server does what it is asked for.
+pub(super) type Asked = Result<(), ClientError>;
+
+/// An answer whose beginning was missed: whose it is, and what it says, is known when all of it is here.
+struct Fragment {
+    answer: Id,
+    text: String,
+}
 
 pub(super) struct AliciaAnswer {
     conversation: Conversation,
@@ -42,6 +48,8 @@ pub(super) struct AliciaAnswer {
     asking: Option<JoinHandle<Asked>>,
     /// The answer, once it has begun.
     current: Option<Id>,
+    /// What may be the answer, of which the beginning was missed.
+    fragment: Option<Fragment>,
     /// The names of the tools at work.
     tools: BTreeMap<Id, String>,
     shown: String,
@@ -71,6 +79,7 @@ impl AliciaAnswer {
             expected,
             asking: Some(asking),
             current: None,
+            fragment: None,
             tools: BTreeMap::new(),
             shown: String::new(),
             ready: VecDeque::new(),
@@ -82,14 +91,13 @@ impl AliciaAnswer {
     }
 
     fn asked(&mut self, asked: Asked) {
-        match asked {
-            Ok(Some(question)) => self.expected = Expected::To(question),
-            Ok(None) => {}
-            Err(error) => self.fail(plain_trouble(error.to_string())),
+        if let Err(error) = asked {
+            self.fail(plain_trouble(error.to_string()));
         }
     }
 
     fn fail(&mut self, trouble: Trouble) {
+        self.show_fragment();
         self.ready.push_back(Said::Failed(trouble));
         self.told = true;
     }
@@ -101,12 +109,21 @@ impl AliciaAnswer {
     fn happened(&mut self, event: ConversationEvent) {
         match event {
             ConversationEvent::Started { answer, question } => {
-                if self.is_mine(question.as_ref()) || question.is_none() && self.current.is_none() {
-                    self.ready.push_back(Said::Start { run: answer.to_string(), model: None });
-                    self.current = Some(answer);
-                    if self.stopped.load(Ordering::Relaxed) {
-                        self.stop();
-                    }
+                if self.is_mine(question.as_ref()) {
+                    self.fragment = None;
+                    self.begin(answer);
+                } else if question.is_none() && self.current.is_none() {
+                    self.fragment = Some(Fragment { answer, text: String::new() });
+                } else {
+                    return;
+                }
+                if self.stopped.load(Ordering::Relaxed) {
+                    self.stop();
+                }
+            }
+            ConversationEvent::Piece { answer, text } if self.is_fragment(&answer) => {
+                if let Some(fragment) = &mut self.fragment {
+                    fragment.text.push_str(&text.0);
                 }
             }
             ConversationEvent::Piece { answer, text } if self.current.as_ref() == Some(&answer) => {
@@ -114,10 +131,13 @@ impl AliciaAnswer {
                 self.ready.push_back(Said::Text(text.0));
             }
             ConversationEvent::Answered(answer) => self.answered(answer),
-            ConversationEvent::Stats(_) if self.over_at.is_some() => self.closing = true,
+            ConversationEvent::Stats(_) if self.over_at.is_some() && self.fragment.is_none() => {
+                self.closing = true;
+            }
             ConversationEvent::Failed(error) => {
                 let about = error.originating_id.as_ref();
-                if self.is_mine(about) || about.is_some() && about == self.current.as_ref() {
+                let of_it = |answer: &Id| self.current.as_ref() == Some(answer) || self.is_fragment(answer);
+                if self.is_mine(about) || about.is_some_and(of_it) {
                     self.fail(trouble(&error));
                 }
             }
@@ -146,6 +166,9 @@ impl AliciaAnswer {
                     self.notice(format!("the title is now {}", title.0));
                 }
             }
+            ConversationEvent::Reload if self.fragment.is_some() && self.over_at.is_some() => {
+                self.closing = true;
+            }
             ConversationEvent::Reload => self.notice(MISSED.to_owned()),
             ConversationEvent::Closed(why) => self.fail(plain_trouble(match why {
                 Ended::Refused(error) => error.message.0,
@@ -166,24 +189,64 @@ impl AliciaAnswer {
         }
     }
 
+    fn begin(&mut self, answer: Id) {
+        if self.current.as_ref() != Some(&answer) {
+            self.ready.push_back(Said::Start { run: answer.to_string(), model: None });
+            self.current = Some(answer);
+        }
+    }
+
+    fn is_fragment(&self, answer: &Id) -> bool {
+        self.fragment.as_ref().is_some_and(|fragment| fragment.answer == *answer)
+    }
+
+    /// What was heard of an answer, if it will not be had whole.
+    fn show_fragment(&mut self) {
+        if let Some(Fragment { answer, text }) = self.fragment.take() {
+            self.begin(answer);
+            self.shown.push_str(&text);
+            self.ready.push_back(Said::Text(text));
+        }
+    }
+
     fn answered(&mut self, answer: Complete) {
-        if !self.is_mine(answer.question.as_ref()) && self.current.as_ref() != Some(&answer.id) {
+        let fragment = self.is_fragment(&answer.id);
+        if fragment && !answer.whole {
+            // The client asks for the rest.
+            self.over_at = Some(Instant::now() + CATCH_UP);
             return;
         }
-        let text = answer.text.0;
+        if fragment {
+            self.fragment = None;
+            self.over_at = None;
+        }
+        let current = self.current.as_ref() == Some(&answer.id);
+        let unclaimed = fragment && answer.question.is_none();
+        if !self.is_mine(answer.question.as_ref()) && !current && !unclaimed {
+            return;
+        }
+        self.fragment = None;
+        self.begin(answer.id.clone());
+        // Of one that is too long to be kept, everything was told.
+        if answer.whole {
+            self.complete(answer.text.0);
+        }
+        self.place.answered(answer.id);
+        self.over_at = Some(Instant::now() + AFTERMATH);
+    }
+
+    /// Shows what is missing of an answer that reads so.
+    fn complete(&mut self, text: String) {
         match text.strip_prefix(&self.shown) {
             Some("") => {}
             Some(rest) => self.ready.push_back(Said::Text(rest.to_owned())),
-            // What was told of it was not all of it, or is not so any more.
+            // What was told of it is not so any more.
             None => {
                 self.ready.push_back(Said::Restarted);
                 self.ready.push_back(Said::Text(text.clone()));
             }
         }
         self.shown = text;
-        self.place.answered(answer.id.clone());
-        self.current = Some(answer.id);
-        self.over_at = Some(Instant::now() + AFTERMATH);
     }
 
     fn notice(&mut self, text: String) {
@@ -220,6 +283,10 @@ impl AliciaAnswer {
 
     /// Tells its end, and which of how many it is if there are several.
     async fn end(&mut self) {
+        if self.fragment.is_some() {
+            self.show_fragment();
+            self.notice(MISSED.to_owned());
+        }
         if let Some(answer) = &self.current
             && let Ok(siblings) = self.library.siblings(answer).await
         {
@@ -256,7 +323,6 @@ impl Answer for AliciaAnswer {
             }
             let over_at = self.over_at;
             tokio::select! {
-                // The server takes a message before it answers it.
                 biased;
                 asked = joined(self.asking.as_mut()) => {
                     self.asking = None;
@@ -321,4 +387,6 @@ fn plain_trouble(words: String) -> Trouble {
 pub(super) const MISSED: &str = "messages were missed; /branches shows all there are";
 /// How long after its end an answer may still say that it has failed.
 const AFTERMATH: Duration = Duration::from_secs(1);
+/// How long to wait for all of an answer whose beginning was missed.
+const CATCH_UP: Duration = Duration::from_secs(15);
 const WIDTH: usize = 120;

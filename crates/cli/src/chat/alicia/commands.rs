@@ -70,23 +70,19 @@ impl AliciaPeer {
         let question = question.ok_or_else(nothing_said)?;
         let (conversation, text) = (self.conversation.clone(), text.to_owned());
         let expected = Expected::Edited(text.clone());
-        Ok(Did::Answer(
-            self.answer(expected, async move { conversation.edit(question, text).await.map(|()| None) }),
-        ))
+        Ok(Did::Answer(self.answer(expected, async move { conversation.edit(question, text).await })))
     }
 
     fn again(&self, question: Option<Id>) -> Result<Did, Cannot> {
         let question = question.ok_or_else(nothing_said)?;
         let (conversation, expected) = (self.conversation.clone(), Expected::To(question.clone()));
-        Ok(Did::Answer(
-            self.answer(expected, async move { conversation.regenerate(question).await.map(|()| None) }),
-        ))
+        Ok(Did::Answer(self.answer(expected, async move { conversation.regenerate(question).await })))
     }
 
     fn go_on(&self, answer: Option<Id>) -> Result<Did, Cannot> {
         let answer = answer.ok_or_else(nothing_said)?;
         let (conversation, expected) = (self.conversation.clone(), Expected::To(answer.clone()));
-        Ok(Did::Answer(self.answer(expected, async move { conversation.go_on(answer).await.map(|()| None) })))
+        Ok(Did::Answer(self.answer(expected, async move { conversation.go_on(answer).await })))
     }
 
     /// An answer that another device has asked for.

@@ -55,8 +55,11 @@ impl Place {
     }
 
     fn asked(&self, question: Id) {
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *newest = Newest { question: Some(question), answer: None };
+        self.put(Newest { question: Some(question), answer: None });
+    }
+
+    fn put(&self, newest: Newest) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = newest;
     }
 
     fn answered(&self, answer: Id) {
@@ -65,8 +68,7 @@ impl Place {
 
     fn set(&self, tree: &Tree) {
         let id = |role| tree.newest(role).and_then(|row| Id::new(row.id.clone()).ok());
-        let newest = Newest { question: id("user"), answer: id("assistant") };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = newest;
+        self.put(Newest { question: id("user"), answer: id("assistant") });
     }
 }
 
@@ -205,7 +207,15 @@ impl AliciaPeer {
         expected: Expected,
         ask: impl Future<Output = answer::Asked> + Send + 'static,
     ) -> Box<dyn Answer> {
-        let events = self.listen();
+        self.answer_among(self.listen(), expected, ask)
+    }
+
+    fn answer_among(
+        &self,
+        events: mpsc::Receiver<ConversationEvent>,
+        expected: Expected,
+        ask: impl Future<Output = answer::Asked> + Send + 'static,
+    ) -> Box<dyn Answer> {
         let (conversation, library) = (self.conversation.clone(), self.library.clone());
         let place = self.place.clone();
         Box::new(AliciaAnswer::new(conversation, library, place, events, expected, tokio::spawn(ask)))
@@ -215,11 +225,22 @@ impl AliciaPeer {
 #[async_trait::async_trait]
 impl Peer for AliciaPeer {
     async fn say(&mut self, text: String) -> Result<Box<dyn Answer>, Failure> {
-        let (conversation, place) = (self.conversation.clone(), self.place.clone());
-        Ok(self.answer(Expected::Asked, async move {
-            let question = conversation.say(text).await?;
+        let events = self.listen();
+        // A replay may bring the answer before the server says that it has the message.
+        let (expected, sent) = match self.conversation.send(text, None).await {
+            Ok(sent) => (Expected::To(sent.id().clone()), Ok(sent)),
+            Err(error) => (Expected::Nothing, Err(error)),
+        };
+        let (place, before) = (self.place.clone(), self.place.newest());
+        if let Expected::To(question) = &expected {
             place.asked(question.clone());
-            Ok(Some(question))
+        }
+        Ok(self.answer_among(events, expected, async move {
+            let taken = sent?.taken().await;
+            if taken.is_err() {
+                place.put(before);
+            }
+            taken.map(drop)
         }))
     }
 
