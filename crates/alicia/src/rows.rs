@@ -6,7 +6,7 @@ use switchboard_core::{
     Cell, Comparison, Condition, Found, Lookup, Order, Question, SessionId, Table, Timestamp, Within,
 };
 
-use crate::annals::tables;
+use crate::annals::{digest, tables};
 use crate::id::Id;
 use crate::message::{MessageResponse, Role, Superset};
 use crate::moment::rfc3339;
@@ -41,6 +41,14 @@ impl<'a> Row<'a> {
 
     pub(crate) fn id(&self, column: &str) -> Option<Id> {
         Id::new(self.text(column)?).ok()
+    }
+
+    /// Whether it said this when it was made; one that does not know is judged by what it says now.
+    pub(crate) fn was_made_with(&self, content: &str) -> bool {
+        match self.text("created_digest") {
+            Some(made) => made == digest(content),
+            None => self.text("content") == Some(content),
+        }
     }
 
     /// Whether it was deleted, as far as its table knows.

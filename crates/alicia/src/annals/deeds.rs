@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use switchboard_core::{Cell, PrincipalId};
+use sha2::{Digest as _, Sha256};
+use switchboard_core::{Cell, PrincipalId, hex};
 
 use crate::deed::Deed;
 use crate::id::{Id, Prefix};
@@ -38,6 +39,7 @@ impl Conversation {
                     let mut cells = self.key(&id);
                     cells.extend([
                         ("message_id", message.into()),
+                        ("created_digest", digest(&content).into()),
                         ("content", content.into()),
                         ("category", category.into()),
                         ("created_by", by.as_str().into()),
@@ -112,13 +114,24 @@ impl Conversation {
     /// A new vote takes the place of the old one; one that is taken back stays as a deleted row.
     fn vote(&self, by: &PrincipalId, deed: Deed, desk: &mut Desk) {
         let Deed::Voted { id, message, target_type, target, vote, quick, note } = deed else { return };
+        let now = millis(desk.at);
+        desk.put(&tables::VOTES_CAST, || {
+            let mut cells = self.key(&id);
+            cells.extend([
+                ("target_type", target_type.clone().into()),
+                ("target_id", target.clone().into()),
+                ("vote", vote.clone().into()),
+                ("created_by", by.as_str().into()),
+                ("created_at", now.into()),
+            ]);
+            cells
+        });
         let key: Cells = vec![
             ("conversation_id", self.id.as_str().into()),
             ("created_by", by.as_str().into()),
             ("target_type", target_type.into()),
             ("target_id", target.into()),
         ];
-        let now = millis(desk.at);
         let Some(vote) = vote else {
             desk.set(&tables::VOTES, || {
                 let mut cells = key;
@@ -147,6 +160,7 @@ impl Conversation {
                 let now = millis(desk.at);
                 let mut cells = self.key(&id);
                 if let Some(content) = content {
+                    cells.extend(created.then(|| ("created_digest", digest(&content).into())));
                     cells.push(("content", content.into()));
                     cells.extend([("embeddings", Cell::Null), ("embedding_digest", Cell::Null)]);
                 }
@@ -190,6 +204,11 @@ impl Conversation {
             | Deed::Heard { .. } => {}
         }
     }
+}
+
+/// Stands for what a row says.
+pub(crate) fn digest(content: &str) -> String {
+    hex(&Sha256::digest(content.as_bytes()))
 }
 
 fn preferences(book: &Conversation) -> Cells {

@@ -42,6 +42,7 @@ pub mod tables;
 mod thought;
 
 pub use answer::Answer;
+pub(crate) use deeds::digest;
 pub use page::{Entry, Notice, Page, Settled};
 pub use sentence::join;
 

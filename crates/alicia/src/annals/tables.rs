@@ -1,7 +1,8 @@
 //! The tables of §10, as anybody can read them with SQL.
 //!
 //! Moments are whole milliseconds since the Unix epoch, flags are 0 or 1, JSON is compact text. Rows are
-//! never removed: what is gone has a `deleted_at`. `alicia_conversations.last_client_stanza_id` stays 0: it is
+//! never removed: what is gone has a `deleted_at`. A `created_digest` stands for what a row said when it was
+//! made, by which a repeat is known after every change. `alicia_conversations.last_client_stanza_id` stays 0: it is
 //! informational, and no event of a conversation names it.
 
 use switchboard_core::{Column, ColumnKind, Table};
@@ -166,12 +167,24 @@ tables! {
         "deleted_at" Integer,
     }
 
+    /// Every vote that was ever cast or taken back, by the id of its Feedback: a repeat changes nothing.
+    VOTES_CAST = "alicia_votes_cast" of "conversation_id" key ["conversation_id" "id"] indexes [] {
+        "id" Text,
+        "conversation_id" Text,
+        "target_type" Text,
+        "target_id" Text,
+        "vote" Text,
+        "created_by" Text,
+        "created_at" Integer,
+    }
+
     /// Notes on messages.
     NOTES = "alicia_notes" of "conversation_id" key ["conversation_id" "id"] indexes [["id"]] {
         "id" Text,
         "conversation_id" Text,
         "message_id" Text,
         "content" Text,
+        "created_digest" Text,
         "category" Text,
         "created_by" Text,
         "created_at" Integer,
@@ -186,6 +199,7 @@ tables! {
         "conversation_id" Text,
         "user_id" Text,
         "content" Text,
+        "created_digest" Text,
         "embeddings" Blob,
         "embedding_digest" Text,
         "importance" Real,

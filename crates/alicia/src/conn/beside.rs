@@ -27,12 +27,12 @@ pub(super) enum Commenting {
 /// A Feedback is being taken in.
 #[derive(Debug)]
 pub(super) enum Voting {
+    /// Whether it is known is being looked up.
+    Checking,
     /// The message that owns the target is being looked up.
     Owner,
     /// The target is being looked up.
     Target,
-    /// The votes on it are being looked up, before.
-    Before,
     /// The vote is being noted.
     Noting,
     /// The votes are being counted, afterwards.
@@ -122,8 +122,8 @@ impl AliciaConnection {
 
     pub(super) fn begin_voting(&mut self, job: Job) {
         let (Body::Feedback(feedback), Some(session)) = (&job.body, job.session()) else { return };
-        self.look(rows::by_id(&tables::MESSAGES, Within::Session(session), &feedback.message_id));
-        self.wait(job, Task::Voting(Voting::Owner));
+        self.look(rows::by_id(&tables::VOTES_CAST, Within::Session(session), &feedback.id));
+        self.wait(job, Task::Voting(Voting::Checking));
     }
 
     pub(super) fn go_on_voting(&mut self, job: Job, voting: Voting, answer: Answer) {
@@ -131,6 +131,28 @@ impl AliciaConnection {
         let feedback = feedback.clone();
         let next = |voting| Task::Voting(voting);
         match voting {
+            Voting::Checking => match answer.rows() {
+                Ok(found) => match found.first() {
+                    // A repeat has no second effect, also if the vote was changed meanwhile.
+                    Some(cells) if self.is_repeat(&feedback, &Row::new(&tables::VOTES_CAST, cells)) => {
+                        self.look(votes_on(&feedback, &session));
+                        self.wait(job, next(Voting::Counting));
+                    }
+                    Some(_) => {
+                        self.refuse(&job, Code::InvalidState, "the id is already used for something else");
+                    }
+                    None if job.stale => self.refuse_stale(&job),
+                    None => {
+                        self.look(rows::by_id(
+                            &tables::MESSAGES,
+                            Within::Session(session),
+                            &feedback.message_id,
+                        ));
+                        self.wait(job, next(Voting::Owner));
+                    }
+                },
+                Err(reject) => self.refuse_rejected(&job, &reject),
+            },
             Voting::Owner => match answer.rows() {
                 Ok(found) if found.is_empty() => {
                     self.refuse(&job, Code::NotFound, "messageId names no message here")
@@ -146,21 +168,6 @@ impl AliciaConnection {
                     self.refuse(&job, Code::NotFound, "targetId names nothing here")
                 }
                 Ok(_) => {
-                    self.look(votes_on(&feedback, &session));
-                    self.wait(job, next(Voting::Before));
-                }
-                Err(reject) => self.refuse_rejected(&job, &reject),
-            },
-            Voting::Before => match answer.rows() {
-                Ok(found) => {
-                    // A repeat has no second effect, also if the vote was changed meanwhile.
-                    let same = |row: &Row<'_>| row.text("id") == Some(feedback.id.as_str());
-                    if votes(&found).any(|row| same(&row)) {
-                        return self.counted(&job, &feedback, &found);
-                    }
-                    if job.stale {
-                        return self.refuse_stale(&job);
-                    }
                     self.record(&session, &voted(&feedback));
                     self.wait(job, next(Voting::Noting));
                 }
@@ -179,6 +186,14 @@ impl AliciaConnection {
                 Err(reject) => self.refuse_rejected(&job, &reject),
             },
         }
+    }
+
+    /// Whether this vote was cast before under the same id.
+    fn is_repeat(&self, feedback: &Feedback, cast: &Row<'_>) -> bool {
+        cast.text("created_by") == Some(self.principal.id.as_str())
+            && cast.text("target_type") == Some(feedback.target_type.name())
+            && cast.text("target_id") == Some(feedback.target_id.as_str())
+            && cast.text("vote") == word_of(feedback.vote)
     }
 
     fn counted(&mut self, job: &Job, feedback: &Feedback, found: &[Found]) {
@@ -254,8 +269,11 @@ impl AliciaConnection {
             Some(NoteAction::Create) if known.is_none() => {
                 (Some(note.content.0.clone()), Some(note.category.name().to_owned()))
             }
-            // A repeat, as long as it says the same.
-            Some(NoteAction::Create) => return self.noted(&job, note, alive && says == note.content.0),
+            // A repeat, if it says what was said then, whatever became of that.
+            Some(NoteAction::Create) => {
+                let same = known.is_some_and(|row| here && row.was_made_with(&note.content.0));
+                return self.noted(&job, note, same);
+            }
             Some(NoteAction::Update) if alive && says == note.content.0 => {
                 return self.noted(&job, note, true);
             }
@@ -304,10 +322,15 @@ fn voted(feedback: &Feedback) -> Deed {
         message: feedback.message_id.to_string(),
         target_type: feedback.target_type.name().to_owned(),
         target: feedback.target_id.to_string(),
-        vote: (feedback.vote != Vote::Remove).then(|| feedback.vote.name().to_owned()),
+        vote: word_of(feedback.vote).map(str::to_owned),
         quick: feedback.quick_feedback.map(|quick| quick.name().to_owned()),
         note: feedback.note.as_ref().map(|note| note.0.clone()),
     }
+}
+
+/// A vote as it is stored; none takes back what was there.
+fn word_of(vote: Vote) -> Option<&'static str> {
+    (vote != Vote::Remove).then(|| vote.name())
 }
 
 /// Where the target of a vote is to be found.

@@ -59,7 +59,6 @@ impl AliciaConnection {
     fn remember(&mut self, job: Job, action: &MemoryAction, notebook: &SessionId, found: &[Found]) {
         let known = found.first().map(|cells| Row::new(&tables::MEMORY, cells));
         let alive = known.is_some_and(|row| !row.is_deleted());
-        let same = |content: &str| known.is_some_and(|row| row.text("content") == Some(content));
         let id = action.id.to_string();
         let nothing = Deed::Memorised {
             id: id.clone(),
@@ -72,8 +71,9 @@ impl AliciaConnection {
         };
         let deed = match (action.action.known(), &action.memory) {
             (Some(MemoryActionKind::Create), Some(memory)) if known.is_some() => {
-                // A repeat, as long as it says the same.
-                return self.remembered(&job, action, alive && same(&memory.content.0));
+                // A repeat, if it says what was said then, whatever became of that.
+                let same = known.is_some_and(|row| row.was_made_with(&memory.content.0));
+                return self.remembered(&job, action, same);
             }
             (Some(MemoryActionKind::Create), Some(_)) if action.id.is_fallback() => {
                 return self.remembered(&job, action, false);

@@ -165,6 +165,39 @@ async fn al_081_a_note_has_one_confirmation_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn al_081_a_repeated_note_or_memory_is_confirmed_again_whatever_became_of_it() {
+    let mut stage = Stage::stored(&[]).await;
+    let (mut device, _) = stage.begin().await;
+    stage.turn(&mut device, -1, "am_1", "Yes.").await;
+    let says = |content: &str| json!({ "content": content });
+    let note_row = |stage: &Stage| {
+        let sql = "SELECT content, deleted_at IS NOT NULL FROM alicia_notes WHERE id = ?";
+        stage.rows(sql, "an_1").remove(0)
+    };
+    let memory_row = |stage: &Stage| {
+        let sql = "SELECT content, deleted_at IS NOT NULL FROM alicia_memory WHERE id = ?";
+        stage.rows(sql, "amem_1").remove(0)
+    };
+    let steps = [
+        ("create", "first", true, ("first", 0)),
+        ("update", "second", true, ("second", 0)),
+        ("create", "first", true, ("second", 0)),
+        ("create", "second", false, ("second", 0)),
+        ("delete", "", true, ("second", 1)),
+        ("create", "first", true, ("second", 1)),
+    ];
+    for (action, content, success, row) in steps {
+        let done = confirmed(&mut device, NOTE, note("an_1", "am_1", action, content)).await;
+        assert_eq!(done.body["success"], json!(success), "{action} {content}");
+        assert_eq!(note_row(&stage), json!(row), "{action} {content}");
+        let memory = memory("amem_1", action, if content.is_empty() { Value::Null } else { says(content) });
+        let done = confirmed(&mut device, MEMORY, memory).await;
+        assert_eq!(done.body["success"], json!(success), "{action} {content}");
+        assert_eq!(memory_row(&stage), json!(row), "{action} {content}");
+    }
+}
+
+#[tokio::test]
 async fn al_081_a_note_of_no_category_is_general_and_of_an_unknown_one_refused() {
     let mut stage = Stage::stored(&[]).await;
     let (mut device, _) = stage.begin().await;
@@ -227,6 +260,36 @@ async fn al_082_a_second_vote_replaces_the_first_and_remove_leaves_none() {
     }
     let sql = "SELECT vote FROM alicia_votes WHERE conversation_id = ? AND deleted_at IS NULL";
     assert_eq!(stage.rows(sql, &conversation), [json!(["down"])]);
+}
+
+#[tokio::test]
+async fn al_082_a_repeated_vote_has_no_second_effect_also_if_another_followed() {
+    let mut stage = Stage::stored(&[]).await;
+    let (mut device, conversation) = stage.begin().await;
+    let answer = stage.turn(&mut device, -1, "am_1", "Yes.").await;
+    for (id, kind, up, down, own) in [
+        ("av_1", "up", 1, 0, "up"),
+        ("av_2", "down", 0, 1, "down"),
+        ("av_1", "up", 0, 1, "down"),
+        ("av_3", "remove", 0, 0, ""),
+        ("av_2", "down", 0, 0, ""),
+        ("av_4", "up", 1, 0, "up"),
+        ("av_3", "remove", 1, 0, "up"),
+    ] {
+        let done = confirmed(&mut device, FEEDBACK, vote(id, &answer, kind)).await;
+        assert_eq!(done.body["feedbackId"], json!(id));
+        assert_eq!(done.body["aggregates"], json!({ "upvotes": up, "downvotes": down }), "{id}");
+        assert_eq!(done.body["userVote"], json!(own), "{id}");
+    }
+    let mut other = vote("av_1", &answer, "up");
+    (other["messageId"], other["targetId"]) = (json!("am_1"), json!("am_1"));
+    for body in [vote("av_1", &answer, "down"), other] {
+        device.send(FEEDBACK, body).await;
+        let [error] = device.expect([(0, ERROR)]).await;
+        error.assert_error(202, true, "av_1");
+    }
+    let sql = "SELECT id, vote FROM alicia_votes WHERE conversation_id = ? AND deleted_at IS NULL";
+    assert_eq!(stage.rows(sql, &conversation), [json!(["av_4", "up"])]);
 }
 
 #[tokio::test]
