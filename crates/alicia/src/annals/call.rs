@@ -136,7 +136,9 @@ impl<'a> Outcome<'a> {
                 let known = ToolError::from_name(name).map(Word::Known);
                 let unnamed = || Word::Known(ToolError::ExecutionError);
                 let named = || if name.is_empty() { unnamed() } else { Word::Other(name.clone()) };
-                failed("error", known.unwrap_or_else(named), message.clone())
+                let error = known.unwrap_or_else(named);
+                let cancelled = error.known() == Some(ToolError::Cancelled);
+                failed(if cancelled { "cancelled" } else { "error" }, error, message.clone())
             }
             CallEnd::TimedOut => {
                 let message = format!("{}: {} ms elapsed", tool.name, tool.timeout_ms);
@@ -154,7 +156,7 @@ impl<'a> Outcome<'a> {
             Word::Known(known) => known.name(),
             Word::Other(other) => other,
         };
-        Some(format!("{code}: {message}"))
+        Some(if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") })
     }
 
     fn result(self, request: &Id) -> ToolUseResult {
@@ -166,7 +168,7 @@ impl<'a> Outcome<'a> {
             success: error_code.is_none(),
             result: self.output.filter(|output| !output.is_null()).map(fitting),
             error_code,
-            error_message: error_message.map(|mut message| {
+            error_message: error_message.filter(|message| !message.is_empty()).map(|mut message| {
                 clip(&mut message, MOST_MESSAGE);
                 Pii(message)
             }),

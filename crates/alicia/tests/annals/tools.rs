@@ -198,3 +198,24 @@ fn the_uses_that_are_remembered_are_bounded() {
     assert!(!world.annals.is_answered(&ids[0]) && world.annals.is_answered(&ids[299]));
     assert!(world.annals.state().len() < 64 << 10);
 }
+
+#[test]
+fn al_070_a_tool_that_its_client_has_cancelled_is_stored_as_such() {
+    let mut world = running();
+    let end = |name: &str, message: &str| {
+        CallEnd::Failed(CallError { name: name.into(), message: message.into(), detail: json!(null) })
+    };
+    for (call, end, status, message) in [
+        ("c1", end("TOOL_CANCELLED", ""), "cancelled", "cancelled"),
+        ("c2", end("cancelled", "by the user"), "cancelled", "cancelled: by the user"),
+        ("c3", end("execution_error", ""), "error", "execution_error"),
+    ] {
+        world.call("t1", call, tool(json!({})), Executor::Agent);
+        world.answer("t1", call, end, &worker());
+        let bodies = world.bodies();
+        let (asked, given) = (request(&bodies[0]), result(&bodies[1]));
+        assert!(given.error_message.as_ref().is_none_or(|message| !message.0.is_empty()));
+        let row = world.rows.one("alicia_tool_uses", "id", asked.id.as_str());
+        assert_eq!((text(row, "status"), text(row, "error_message")), (status, message));
+    }
+}
