@@ -90,7 +90,8 @@ impl Conversation {
                 cells.push(("sync_status", "conflict".into()));
                 cells
             }),
-            Deed::Heard { id, message, format, duration_ms, transcription, meta } => {
+            Deed::Heard { id, message, format, duration_ms, transcription, mut meta } => {
+                meta.insert("duration".to_owned(), json!(duration_ms));
                 desk.make(&tables::AUDIO, || {
                     let mut cells = self.key(&id);
                     cells.extend([

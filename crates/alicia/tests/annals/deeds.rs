@@ -117,13 +117,14 @@ fn what_was_heard_is_kept() {
         format: "audio/opus".into(),
         duration_ms: 900,
         transcription: Some("hi".into()),
-        meta: Map::new(),
+        meta: Map::from_iter([("language".to_owned(), json!("en"))]),
     });
     let row = world.rows.one("alicia_audio", "id", "aa_1");
     assert_eq!(
         (text(row, "audio_type"), text(row, "transcription"), number(row, "duration_ms")),
         ("input", "hi", 900)
     );
+    assert_eq!(text(row, "transcription_meta"), r#"{"language":"en","duration":900}"#);
 }
 
 #[test]
