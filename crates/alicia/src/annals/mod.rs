@@ -282,6 +282,11 @@ impl Annals {
         self.book.status()
     }
 
+    /// The same, as the session has it.
+    pub(crate) fn standing(&self) -> Standing {
+        self.book.standing
+    }
+
     /// When it came to be.
     pub fn created_at(&self) -> Timestamp {
         self.book.created_at

@@ -76,8 +76,11 @@ impl AliciaConnection {
         let session = session_of(&conversation);
         let following =
             |step| Task::Following(Following { purpose, conversation: conversation.clone(), step });
-        if self.followed.contains_key(&session) {
-            return self.follow_again(job, purpose, &conversation);
+        if let Some(known) = self.followed.get(&session) {
+            return match unfit(known.annals.standing()) {
+                Some(refusal) => self.not_followed(&job, purpose, &conversation, &refusal),
+                None => self.follow_again(job, purpose, &conversation),
+            };
         }
         if self.followed.len() >= self.limits.subscriptions as usize {
             return match purpose {
@@ -150,15 +153,14 @@ impl AliciaConnection {
     fn attached(&mut self, job: Job, purpose: Purpose, conversation: Id, view: &SessionView) {
         let session = session_of(&conversation);
         let annals = view.chronicles.get(CHRONICLE).and_then(|state| Annals::restore(state));
-        let refusal = match (view.standing, &annals) {
-            (Standing::Active, Some(annals)) if !annals.is_notebook() => None,
-            (Standing::Archived, Some(_)) => Some(Reject::Inactive),
-            (Standing::Active | Standing::Archived | Standing::Deleted, _) => Some(Reject::NotFound),
-        };
-        let (Some(annals), None) = (annals, &refusal) else {
-            self.out.push_back(Output::Detach(session));
-            let refusal = refusal.unwrap_or(Reject::NotFound);
-            return self.not_followed(&job, purpose, &conversation, &refusal);
+        let annals = annals.filter(|annals| !annals.is_notebook()).ok_or(Reject::NotFound);
+        let annals = annals.and_then(|annals| unfit(view.standing).map_or(Ok(annals), Err));
+        let annals = match annals {
+            Ok(annals) => annals,
+            Err(refusal) => {
+                self.out.push_back(Output::Detach(session));
+                return self.not_followed(&job, purpose, &conversation, &refusal);
+            }
         };
         let known = Conversation::new(conversation.clone(), annals, view.head.seq, self.manners.clone());
         self.followed.insert(session.clone(), known);
@@ -336,6 +338,15 @@ impl AliciaConnection {
             self.unfollow(&session);
         }
         self.say(job.conversation.as_ref(), UnsubscribeAck { success: job.conversation.is_some() });
+    }
+}
+
+/// Why a conversation of this standing is not followed, if it is not.
+fn unfit(standing: Standing) -> Option<Reject> {
+    match standing {
+        Standing::Active => None,
+        Standing::Archived => Some(Reject::Inactive),
+        Standing::Deleted => Some(Reject::NotFound),
     }
 }
 

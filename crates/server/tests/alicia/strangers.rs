@@ -177,15 +177,18 @@ async fn al_091_an_archived_conversation_is_inactive() {
         (&json!(conversation), &json!("archived"))
     );
     assert!(update.body["updatedAt"].is_string(), "{update:?}");
-    let mut other = stage.ann().await;
-    other.send_to(&conversation, SUBSCRIBE, json!({ "fromSequence": 0 })).await;
-    let [ack] = other.expect([(0, SUBSCRIBED)]).await;
-    assert_eq!(ack.body, json!({ "conversationId": conversation, "success": false, "error": "inactive" }));
-    let stanza = other.configure(&conversation, -1, &["streaming"]).await;
-    let [error] = other.expect([(0, ERROR)]).await;
-    error.assert_error(202, false, &stanza.to_string());
-    assert!(error.text("message").contains("inactive"), "{error:?}");
-    other.quiet().await;
+    // Neither to whoever comes, nor to whoever is there.
+    for other in [&mut stage.ann().await, &mut device] {
+        other.send_to(&conversation, SUBSCRIBE, json!({ "fromSequence": 0 })).await;
+        let [ack] = other.expect([(0, SUBSCRIBED)]).await;
+        let inactive = json!({ "conversationId": conversation, "success": false, "error": "inactive" });
+        assert_eq!(ack.body, inactive);
+        let stanza = other.configure(&conversation, -1, &["streaming"]).await;
+        let [error] = other.expect([(0, ERROR)]).await;
+        error.assert_error(202, false, &stanza.to_string());
+        assert!(error.text("message").contains("inactive"), "{error:?}");
+        other.quiet().await;
+    }
     let stanza = device.say("am_2", "hi").await;
     let [error, ack] = device.expect([(0, ERROR), (0, ACK)]).await;
     assert_eq!((&error.body["code"], &error.body["originatingId"]), (&json!(202), &json!("am_2")));
