@@ -32,7 +32,7 @@ body! {
 
 body! {
     /// A memory is to be changed (§4.20).
-    MemoryAction {
+    MemoryAction then worded {
         /// The memory; for a new one, the id it is to have.
         id: Id = required "id";
         /// What is to happen; an unknown action is answered with a failure.
@@ -41,6 +41,17 @@ body! {
         memory: Option<MemoryContent> = optional "memory";
         /// When it was asked for, in milliseconds since the Unix epoch.
         timestamp: i64 = required "timestamp";
+    }
+}
+
+impl MemoryAction {
+    fn worded(self, _limits: &AliciaLimits) -> Result<Self, FieldError> {
+        let needs_text =
+            matches!(self.action, Word::Known(MemoryActionKind::Create | MemoryActionKind::Update));
+        if needs_text && self.memory.as_ref().is_some_and(|memory| memory.content.0.is_empty()) {
+            return Err(FieldError::new("content", Reason::Empty).below("memory"));
+        }
+        Ok(self)
     }
 }
 
@@ -63,8 +74,8 @@ names! {
 body! {
     /// `memory` of a MemoryAction.
     MemoryContent {
-        /// The text.
-        content: Pii<String> = required "content" [1..=memory];
+        /// The text; empty only where nothing but flags change.
+        content: Pii<String> = defaulted "content" [0..=memory];
         /// What it is; a fact unless said otherwise.
         category: MemoryCategory = defaulted "category";
         /// Whether it is preferred.

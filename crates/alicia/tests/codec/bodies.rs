@@ -345,6 +345,19 @@ fn memories_are_facts_unless_told_otherwise() {
 }
 
 #[test]
+fn memories_need_words_to_be_made_or_changed_and_for_nothing_else() {
+    for memory in ["{}", r#"{"pinned": true}"#, r#"{"content": ""}"#] {
+        let with = |action: &str| {
+            let members =
+                format!(r#"{{"id": "amem_1", "action": "{action}", "memory": {memory}, "timestamp": 1}}"#);
+            client_code(24, &members)
+        };
+        assert_eq!((with("create"), with("update")), (Err(Code::OutOfRange), Err(Code::OutOfRange)));
+        assert_eq!((with("pin"), with("archive"), with("delete")), (Ok(()), Ok(()), Ok(())));
+    }
+}
+
+#[test]
 fn al_086_weights_sum_to_1_and_all_zero_is_balanced() {
     let read = |members: &str| -> DimensionPreference { typed!(DimensionPreference, 29, Client, members) };
     let resolved = |members: &str| read(members).resolved().to_array();
