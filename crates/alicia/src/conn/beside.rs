@@ -32,7 +32,10 @@ pub(super) enum Voting {
     /// The message that owns the target is being looked up.
     Owner,
     /// The target is being looked up.
-    Target,
+    Target {
+        /// What its owner answers.
+        answers: Option<Id>,
+    },
     /// The vote is being noted.
     Noting,
     /// The votes are being counted, afterwards.
@@ -157,15 +160,20 @@ impl AliciaConnection {
                 Ok(found) if found.is_empty() => {
                     self.refuse(&job, Code::NotFound, "messageId names no message here")
                 }
-                Ok(_) => {
+                Ok(found) => {
+                    let owner = rows::messages(&found).into_iter().next();
+                    let answers = owner.and_then(|owner| owner.previous);
                     self.look(target_of(&feedback, &session));
-                    self.wait(job, next(Voting::Target));
+                    self.wait(job, next(Voting::Target { answers }));
                 }
                 Err(reject) => self.refuse_rejected(&job, &reject),
             },
-            Voting::Target => match answer.rows() {
+            Voting::Target { answers } => match answer.rows() {
                 Ok(found) if found.is_empty() => {
                     self.refuse(&job, Code::NotFound, "targetId names nothing here")
+                }
+                Ok(found) if !is_owned(&feedback, &found, answers.as_ref()) => {
+                    self.refuse(&job, Code::NotFound, "targetId names nothing of this message")
                 }
                 Ok(_) => {
                     self.record(&session, &voted(&feedback));
@@ -335,17 +343,31 @@ fn word_of(vote: Vote) -> Option<&'static str> {
 
 /// Where the target of a vote is to be found.
 fn target_of(feedback: &Feedback, session: &SessionId) -> Lookup {
-    let here = || Within::Session(session.clone());
-    let (table, within): (&'static Table, Within) = match feedback.target_type {
-        TargetType::Message => (&tables::MESSAGES, here()),
-        TargetType::ToolUse => (&tables::TOOL_USES, here()),
-        // Memories belong to the person, not to the conversation.
-        TargetType::Memory | TargetType::MemoryExtraction => (&tables::MEMORY, Within::Own),
-        TargetType::Reasoning => (&tables::REASONING_STEPS, here()),
-        TargetType::Sentence => (&tables::SENTENCES, here()),
-        TargetType::MemoryUsage => (&tables::MEMORY_USED, here()),
-    };
+    let (table, owner) = kept_in(feedback.target_type);
+    // Memories belong to the person, not to the conversation.
+    let within = if owner.is_some() { Within::Session(session.clone()) } else { Within::Own };
     rows::by_id(table, within, &feedback.target_id)
+}
+
+/// The table that holds targets of this type, and which of its columns names the message that owns one.
+fn kept_in(target_type: TargetType) -> (&'static Table, Option<&'static str>) {
+    match target_type {
+        TargetType::Message => (&tables::MESSAGES, Some("id")),
+        TargetType::ToolUse => (&tables::TOOL_USES, Some("message_id")),
+        TargetType::Memory | TargetType::MemoryExtraction => (&tables::MEMORY, None),
+        TargetType::Reasoning => (&tables::REASONING_STEPS, Some("message_id")),
+        TargetType::Sentence => (&tables::SENTENCES, Some("message_id")),
+        TargetType::MemoryUsage => (&tables::MEMORY_USED, Some("message_id")),
+    }
+}
+
+/// Whether the target of a vote belongs to the message that is named with it.
+fn is_owned(feedback: &Feedback, found: &[Found], answers: Option<&Id>) -> bool {
+    let (table, Some(owner)) = kept_in(feedback.target_type) else { return true };
+    let owner = found.first().and_then(|cells| Row::new(table, cells).text(owner));
+    // A memory is used for a question, and shown with its answer.
+    let answers = answers.filter(|_| feedback.target_type == TargetType::MemoryUsage);
+    [Some(&feedback.message_id), answers].into_iter().flatten().any(|id| owner == Some(id.as_str()))
 }
 
 /// The votes on the same target.

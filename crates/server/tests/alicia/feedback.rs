@@ -126,6 +126,13 @@ async fn al_081_everything_in_an_answer_can_be_voted_on() {
         if target == "am_1" {
             body["messageId"] = json!("am_1");
         }
+        let mut misplaced = body.clone();
+        misplaced["messageId"] = json!(if target == "am_1" { &answer } else { "am_1" });
+        if ["message", "tool_use", "reasoning", "sentence"].contains(&target_type) {
+            device.send(FEEDBACK, misplaced).await;
+            let [error] = device.expect([(0, ERROR)]).await;
+            error.assert_error(203, true, &format!("av_{number}"));
+        }
         let done = confirmed(&mut device, FEEDBACK, body).await;
         assert_eq!(done.body["aggregates"], json!({ "upvotes": 0, "downvotes": 1 }), "{target_type}");
         assert_eq!((&done.body["targetType"], &done.body["targetId"]), (&json!(target_type), &json!(target)));
@@ -365,6 +372,10 @@ async fn al_085_pin_and_archive_set_flags_and_nothing_else() {
     let off = json!({ "content": "ignored", "category": "context", "pinned": false });
     confirmed(&mut device, MEMORY, memory("amem_1", "pin", off)).await;
     assert_eq!(row(&stage), expected(0, 0));
+    for (flags, pinned) in [(json!({ "pinned": true }), 1), (json!({}), 0)] {
+        confirmed(&mut device, MEMORY, memory("amem_1", "pin", flags)).await;
+        assert_eq!(row(&stage), expected(pinned, 0), "no content is needed");
+    }
     for _ in 0..2 {
         let done = confirmed(&mut device, MEMORY, memory("amem_1", "archive", Value::Null)).await;
         assert_eq!(done.body, json!({ "memoryId": "amem_1", "action": "archive", "success": true }));
