@@ -187,6 +187,7 @@ impl Answer {
                 }
             }
             Output::Reasoning(text) if book.shows_reasoning() => {
+                self.end_sentence(book, desk);
                 for step in self.thoughts.push(text) {
                     self.think(step, book, desk);
                 }
@@ -232,6 +233,15 @@ impl Answer {
             audio: None,
         };
         book.stanza(sentence, self.trace().as_ref(), desk);
+    }
+
+    /// The sentence that is whole, before something else follows.
+    pub(super) fn end_sentence(&mut self, book: &mut Conversation, desk: &mut Desk) {
+        if self.opened
+            && let Some(piece) = self.text.pause()
+        {
+            self.sentence(piece, false, book, desk);
+        }
     }
 
     /// The thought that ends because something else follows.

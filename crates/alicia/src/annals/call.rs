@@ -32,6 +32,7 @@ impl Answer {
             return;
         }
         self.end_thought(book, desk);
+        self.end_sentence(book, desk);
         self.call_count = self.call_count.saturating_add(1);
         book.tool_calls = book.tool_calls.saturating_add(1);
         let (mut name, args) = match &call.kind {

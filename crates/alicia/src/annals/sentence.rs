@@ -6,7 +6,9 @@
 //! more than [`MOST`] bytes without any white space cannot be cut that way; what was said is then what the
 //! pieces join to.
 //!
-//! The last piece is held back until it is known to be the last.
+//! The last piece is held back until it is known whether it is the last. Where something else than text
+//! follows, a sentence that is whole goes out before it; if text then goes on without any white space, what
+//! was said has the space that the pieces are joined with.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,12 +41,22 @@ impl Sentences {
         pieces
     }
 
+    /// Something else than text follows: answers the sentence that is whole by now.
+    pub(crate) fn pause(&mut self) -> Option<String> {
+        let whole = self.rest.trim_end_matches(is_plain_blank);
+        // What begins there may be a sentence of its own.
+        if !ends_sentence(whole, 'A') {
+            return None;
+        }
+        let later = self.rest.split_off(whole.len());
+        let piece = std::mem::replace(&mut self.rest, later);
+        Some(self.say(piece))
+    }
+
     /// What is left at the end.
     pub(crate) fn finish(&mut self) -> String {
         let last = std::mem::take(&mut self.rest);
-        self.seen = 0;
-        join(&mut self.said, &last);
-        last
+        self.say(last)
     }
 
     /// Text of which nothing is cut off.
@@ -74,9 +86,20 @@ impl Sentences {
         let later = self.rest.split_off(place.later);
         self.rest.truncate(place.end);
         let piece = std::mem::replace(&mut self.rest, later);
+        Some(self.say(piece))
+    }
+
+    /// Cuts off a piece, without the single space that joining puts back.
+    fn say(&mut self, piece: String) -> String {
         self.seen = 0;
+        let touches = |character: Option<char>| character.is_none_or(is_blank);
+        let bare = piece.strip_prefix(' ').filter(|bare| !touches(bare.chars().next()));
+        let piece = match bare {
+            Some(bare) if !touches(self.said.chars().next_back()) => bare.to_owned(),
+            Some(_) | None => piece,
+        };
         join(&mut self.said, &piece);
-        Some(piece)
+        piece
     }
 
     /// The first end of a sentence or paragraph behind which text goes on within the window.
@@ -289,6 +312,32 @@ mod tests {
         assert_eq!(sentences.finish(), "T");
         assert_eq!(sentences.said(), "One. T");
         assert_eq!(Sentences::default().finish(), "");
+    }
+
+    #[test]
+    fn a_sentence_that_is_whole_goes_out_before_something_else() {
+        for (before, after, pieces) in [
+            ("Looking it up. ", "It is noon.", ["Looking it up.", "It is noon."]),
+            ("Looking it up.", " It is noon.", ["Looking it up.", "It is noon."]),
+            ("Looking it up.\n\n", "It is noon.", ["Looking it up.", "\n\nIt is noon."]),
+            ("Looking it up.", "It is noon.", ["Looking it up.", "It is noon."]),
+            ("Done? ", "", ["Done?", " "]),
+        ] {
+            let mut sentences = Sentences::default();
+            assert!(sentences.push(before).is_empty());
+            let mut said = vec![sentences.pause().unwrap()];
+            assert_eq!(sentences.pause(), None, "once");
+            said.extend(sentences.push(after));
+            said.push(sentences.finish());
+            assert_eq!(said, pieces);
+            assert_eq!(sentences.said(), joined(&said));
+        }
+        for unfinished in ["Let me see", "as Mr. ", "1. ", "", "  "] {
+            let mut sentences = Sentences::default();
+            assert!(sentences.push(unfinished).is_empty());
+            assert_eq!(sentences.pause(), None);
+            assert_eq!(sentences.finish(), unfinished);
+        }
     }
 
     #[test]

@@ -324,7 +324,7 @@ fn al_054_thoughts_carry_the_answer_unless_they_are_disabled() {
     world.emit("t1", Output::Reasoning("Third".to_owned()));
     world.complete("t1");
     let bodies = world.bodies();
-    assert_eq!(kinds(&bodies), [2, 13, 5, 5, 5, 16]);
+    assert_eq!(kinds(&bodies), [2, 13, 5, 5, 16, 5, 16]);
     let steps: Vec<_> = bodies
         .iter()
         .filter_map(|body| if let Body::ReasoningStep(step) = body { Some(step) } else { None })
@@ -481,4 +481,18 @@ fn what_is_said_is_not_formatted() {
     };
     assert_eq!(settled.contents, Pii("A secret answer. More".to_owned()));
     assert!(is_null(world.rows.message("am_t1_out"), "deleted_at"));
+}
+
+#[test]
+fn a_sentence_before_a_thought_is_told_before_the_thought() {
+    let mut world = World::new();
+    world.run("t1");
+    world.tell("t1", "One. ");
+    world.emit("t1", Output::Reasoning("Hm.".to_owned()));
+    world.tell("t1", "Two.");
+    world.complete("t1");
+    let bodies = world.bodies();
+    assert_eq!(kinds(&bodies), [2, 13, 16, 5, 16]);
+    assert_eq!(sentences(&bodies), [(1, "One.", false), (2, "Two.", true)]);
+    assert_eq!(text(world.rows.message("am_t1_out"), "contents"), "One. Two.");
 }

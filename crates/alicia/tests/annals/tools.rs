@@ -5,7 +5,7 @@ use switchboard_alicia::message::{Execution, ToolUseRequest, ToolUseResult};
 use switchboard_alicia::{Body, Id};
 use switchboard_core::model::{Actor, CallEnd, CallError, CallKind, Executor, Op, TurnEnd};
 
-use crate::support::{World, is_null, kinds, number, text, worker};
+use crate::support::{World, is_null, kinds, number, sentences, text, worker};
 
 fn tool(args: serde_json::Value) -> CallKind {
     CallKind::Tool { name: "clock".into(), args: args.into() }
@@ -48,6 +48,28 @@ fn a_tool_of_the_server_is_told_with_its_result() {
     assert_eq!((text(row, "tool_arguments"), number(row, "sequence_number")), (r#"{"tz":"UTC"}"#, 1));
     assert_eq!(number(row, "completed_at"), i64::try_from(world.now.as_millis()).unwrap());
     assert_eq!(world.annals.stats(world.now).tool_call_count, 1);
+}
+
+#[test]
+fn al_050_a_sentence_before_a_tool_is_told_before_the_tool() {
+    let mut world = running();
+    world.tell("t1", "Hm. Let me look that up for you.");
+    world.call("t1", "c1", tool(json!({})), Executor::Agent);
+    let bodies = world.bodies();
+    assert_eq!(kinds(&bodies), [16, 16, 6]);
+    assert_eq!(sentences(&bodies), [(1, "Hm.", false), (2, "Let me look that up for you.", false)]);
+    world.answer("t1", "c1", CallEnd::done(json!({})), &worker());
+    world.tell("t1", "It is noon");
+    // Half a sentence waits.
+    world.call("t1", "c2", tool(json!({})), Executor::Agent);
+    world.answer("t1", "c2", CallEnd::done(json!({})), &worker());
+    world.tell("t1", ", almost.");
+    world.complete("t1");
+    let bodies = world.bodies();
+    assert_eq!(kinds(&bodies), [7, 6, 7, 16]);
+    assert_eq!(sentences(&bodies), [(3, "It is noon, almost.", true)]);
+    let stored = text(world.rows.message("am_t1_out"), "contents");
+    assert_eq!(stored, "Hm. Let me look that up for you. It is noon, almost.");
 }
 
 #[test]
