@@ -305,9 +305,6 @@ pub enum ValueError {
     /// The marker nobody assigned.
     #[error("unassigned marker")]
     Marker,
-    /// An extension type other than "undefined".
-    #[error("extension type")]
-    Extension,
     /// A map key that is not a string.
     #[error("map key is not a string")]
     Key,
@@ -331,7 +328,6 @@ impl ValueError {
             | Self::Truncated
             | Self::Trailing
             | Self::Marker
-            | Self::Extension
             | Self::Key
             | Self::Utf8
             | Self::TooDeep => Code::Malformed,

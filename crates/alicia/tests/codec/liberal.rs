@@ -1,5 +1,6 @@
 //! What other encoders write (AL-002 to AL-007, AL-014, AL-021).
 
+use switchboard_alicia::error::ValueError;
 use switchboard_alicia::value::decode_msgpack;
 use switchboard_alicia::{Body, Code, Decoded, Dialect, Id, Map, MessageType, Side, StanzaForm, Value};
 
@@ -120,11 +121,29 @@ fn al_005_nil_is_absent_wherever_a_value_is_optional() {
 }
 
 #[test]
-fn only_the_undefined_of_browsers_is_an_acceptable_extension() {
-    assert_eq!(decode_msgpack(&[0xD4, 0, 0]), Ok(Value::Nil));
-    for packet in [&[0xD4, 0, 1][..], &[0xD4, 1, 0], &[0xD5, 0, 0, 0], &[0xC7, 0, 0], &[0xC1]] {
-        assert!(decode_msgpack(packet).is_err(), "{packet:x?}");
+fn al_007_extensions_are_nothing_wherever_they_stand() {
+    for packet in [
+        &[0xD4, 0, 0][..],
+        &[0xD4, 1, 7],
+        &[0xD5, 0, 0, 0],
+        &[0xD6, 0xFF, 0, 0, 0, 0],
+        &[0xC7, 0, 5],
+        &[0xC7, 2, 5, 1, 2],
+        &[0xC8, 0, 1, 5, 1],
+        &[0xC9, 0, 0, 0, 1, 5, 1],
+    ] {
+        assert_eq!(decode_msgpack(packet), Ok(Value::Nil), "{packet:x?}");
+        let cut = decode_msgpack(packet.split_last().unwrap().1);
+        assert_eq!(cut, Err(ValueError::Truncated), "{packet:x?}");
     }
+    assert_eq!(decode_msgpack(&[0xD7, 0xFF]), Err(ValueError::Truncated));
+    assert_eq!(decode_msgpack(&[0xC9, 0xFF, 0xFF, 0xFF, 0xFF, 1]), Err(ValueError::Truncated));
+    // {"type": 2, "x": <a moment>, "meta": {"y": <ext>}, "body": {"id": "a", "content": "b", "z": <ext>}}
+    let mut packet = b"\x84\xa4type\x02\xa1x\xd6\xff\0\0\0\0\xa4meta\x81\xa1y\xd4\x05\0".to_vec();
+    packet.extend(b"\xa4body\x83\xa2id\xa1a\xa7content\xa1b\xa1z\xc7\x01\x05\x09");
+    let decoded = all(&packet, Side::Client, Dialect::Full);
+    let [Ok(Decoded::Full { envelope, .. })] = decoded.as_slice() else { panic!("{decoded:?}") };
+    assert!(matches!(&envelope.body, Body::UserMessage(message) if message.content.0 == "b"));
 }
 
 #[test]
