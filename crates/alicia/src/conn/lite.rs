@@ -5,7 +5,7 @@ use switchboard_core::{Frame, Output, Pii, SessionId};
 
 use super::AliciaConnection;
 use super::jobs::Job;
-use crate::annals::{Entry, Notice};
+use crate::annals::{Notice, Page};
 use crate::codec::{Dialect, encode_lite};
 use crate::error::Code;
 use crate::id::{Id, Prefix};
@@ -46,17 +46,11 @@ impl AliciaConnection {
         }
     }
 
-    pub(super) fn pass_on_lite(&mut self, session: &SessionId, entry: &Entry) {
+    pub(super) fn pass_on_lite(&mut self, session: &SessionId, page: &Page) {
         let Some(known) = self.followed.get(session) else { return };
-        for lite in serve::entry(&known.annals, entry) {
-            self.send_lite(&lite);
-        }
-    }
-
-    pub(super) fn notice_lite(&mut self, session: &SessionId, notice: &Notice) {
-        let Some(known) = self.followed.get(session) else { return };
-        let gone = matches!(notice, Notice::Updated) && known.annals.status() == ConversationStatus::Deleted;
-        for lite in serve::notice(&known.annals, notice) {
+        let updated = page.notices.contains(&Notice::Updated);
+        let gone = updated && known.annals.status() == ConversationStatus::Deleted;
+        for lite in serve::page(&known.annals, page) {
             self.send_lite(&lite);
         }
         if gone {

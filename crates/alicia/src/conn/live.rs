@@ -70,20 +70,17 @@ impl AliciaConnection {
         let Some(known) = self.followed.get_mut(session) else { return };
         known.seen = committed.position.seq;
         let page = known.annals.follow(committed);
-        for entry in &page.entries {
-            self.pass_on(session, entry);
-        }
-        for notice in &page.notices {
-            self.notice(session, notice, committed.at);
+        if self.dialect == Dialect::Lite {
+            self.pass_on_lite(session, &page);
+        } else {
+            page.entries.iter().for_each(|entry| self.pass_on(session, entry));
+            page.notices.iter().for_each(|notice| self.notice(session, notice, committed.at));
         }
         self.rested();
     }
 
     /// Passes on an entry of the server log, unless this connection has written it itself.
     fn pass_on(&mut self, session: &SessionId, entry: &Entry) {
-        if self.dialect == Dialect::Lite {
-            return self.pass_on_lite(session, entry);
-        }
         let Some(known) = self.followed.get_mut(session) else { return };
         if let Body::UserMessage(UserMessage { id, .. }) | Body::AssistantMessage(AssistantMessage { id, .. }) =
             &entry.envelope.body
@@ -96,9 +93,6 @@ impl AliciaConnection {
     }
 
     fn notice(&mut self, session: &SessionId, notice: &Notice, at: Timestamp) {
-        if self.dialect == Dialect::Lite {
-            return self.notice_lite(session, notice);
-        }
         let Some(known) = self.followed.get(session) else { return };
         let conversation = known.id.clone();
         match notice {

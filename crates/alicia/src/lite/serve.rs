@@ -10,7 +10,7 @@ use super::{
     LiteStartAnswer, LiteSubscribeAck, LiteToolUseRequest, LiteToolUseResult, LiteTrace, LiteUserMessage,
     TitleUpdate,
 };
-use crate::annals::{Annals, Entry, Notice, Settled};
+use crate::annals::{Annals, Entry, Notice, Page, Settled};
 use crate::id::Id;
 use crate::message::{
     AssistantMessage, AssistantSentence, Body, Envelope, ErrorMessage, MemoryTrace, Role, StartAnswer,
@@ -34,10 +34,16 @@ pub fn answer(envelope: &Envelope) -> Vec<LiteEnvelope> {
     vec![LiteEnvelope::new(envelope.conversation_id.clone(), body)]
 }
 
-/// An entry of the server log, as it becomes one; nothing is replayed.
-pub fn entry(annals: &Annals, entry: &Entry) -> Vec<LiteEnvelope> {
+/// What one event adds, as it happens; nothing is replayed.
+pub fn page(annals: &Annals, page: &Page) -> Vec<LiteEnvelope> {
+    let entries = page.entries.iter().flat_map(|told| entry(annals, told, &page.notices));
+    entries.chain(page.notices.iter().flat_map(|told| notice(annals, told))).collect()
+}
+
+/// An entry of the server log, among these notices.
+fn entry(annals: &Annals, entry: &Entry, notices: &[Notice]) -> Vec<LiteEnvelope> {
     let trace = entry.envelope.meta.trace().map(|trace| LiteTrace { trace, flags: SAMPLED });
-    let bodies = bodies(annals, entry).into_iter();
+    let bodies = bodies(annals, entry, notices).into_iter();
     bodies
         .map(|body| LiteEnvelope {
             trace: trace.clone(),
@@ -47,7 +53,7 @@ pub fn entry(annals: &Annals, entry: &Entry) -> Vec<LiteEnvelope> {
 }
 
 /// What followers are told besides.
-pub fn notice(annals: &Annals, notice: &Notice) -> Vec<LiteEnvelope> {
+fn notice(annals: &Annals, notice: &Notice) -> Vec<LiteEnvelope> {
     let bodies = match notice {
         Notice::Settled(settled) => settled_bodies(settled),
         Notice::Updated => {
@@ -59,7 +65,7 @@ pub fn notice(annals: &Annals, notice: &Notice) -> Vec<LiteEnvelope> {
     bodies.into_iter().map(|body| LiteEnvelope::new(Some(annals.id().clone()), body)).collect()
 }
 
-fn bodies(annals: &Annals, entry: &Entry) -> Vec<LiteBody> {
+fn bodies(annals: &Annals, entry: &Entry, notices: &[Notice]) -> Vec<LiteBody> {
     match entry.envelope.body.clone() {
         Body::ErrorMessage(error) => vec![lite_error(&error).into()],
         Body::UserMessage(UserMessage { id, previous_id, content, superset, .. }) => {
@@ -70,7 +76,7 @@ fn bodies(annals: &Annals, entry: &Entry) -> Vec<LiteBody> {
         Body::Transcription(Transcription { id, previous_id, text, is_final: true, .. }) => {
             vec![user_message(id, previous_id, text, Some(rfc3339(annals.updated_at()))).into()]
         }
-        Body::AssistantMessage(message) => assistant_message(message, entry.is_aside()),
+        Body::AssistantMessage(message) => vec![assistant_message(message, notices)],
         Body::StartAnswer(StartAnswer { id, previous_id, .. }) => {
             vec![LiteStartAnswer { message_id: id, previous_id: Some(previous_id) }.into()]
         }
@@ -125,14 +131,15 @@ fn user_message(
     LiteUserMessage { id: Some(id), content, previous_id, role: Some(Word::Known(Role::User)), created_at }
 }
 
-/// A whole answer is announced like any other; one that is put right, or comes from elsewhere, is known.
-fn assistant_message(message: AssistantMessage, aside: bool) -> Vec<LiteBody> {
+/// A whole answer begins like any other, and its text is told when it is over, behind its thoughts. One that
+/// is put right, or comes from elsewhere, is known.
+fn assistant_message(message: AssistantMessage, notices: &[Notice]) -> LiteBody {
     let AssistantMessage { id, previous_id, content, timestamp, superset } = message;
-    let new = superset.as_ref().is_some_and(|superset| {
-        !aside && superset.sequence_number > 0 && superset.created_at == superset.updated_at
-    });
-    let start = LiteStartAnswer { message_id: id.clone(), previous_id: previous_id.clone() };
-    let told = LiteAssistantMessage {
+    let given = |notice: &Notice| matches!(notice, Notice::Settled(settled) if settled.answer == id && !settled.streamed);
+    if notices.iter().any(given) {
+        return LiteStartAnswer { message_id: id, previous_id }.into();
+    }
+    LiteAssistantMessage {
         id,
         previous_id,
         content,
@@ -140,8 +147,8 @@ fn assistant_message(message: AssistantMessage, aside: bool) -> Vec<LiteBody> {
         reasoning: None,
         role: Some(Word::Known(Role::Assistant)),
         created_at: superset.map(|superset| superset.created_at),
-    };
-    new.then(|| start.into()).into_iter().chain([told.into()]).collect()
+    }
+    .into()
 }
 
 fn tool_result(result: ToolUseResult) -> LiteToolUseResult {
@@ -166,11 +173,11 @@ fn lite_error(error: &ErrorMessage) -> LiteError {
     }
 }
 
-/// The authoritative text of what was streamed, then that the generation is over.
+/// The authoritative text, then that the generation is over.
 fn settled_bodies(settled: &Settled) -> Vec<LiteBody> {
-    let Settled { answer, question, streamed, contents, complete, failure, at, .. } = settled;
+    let Settled { answer, question, contents, complete, failure, at, .. } = settled;
     // One that does not fit into an envelope has been told in sentences.
-    let told = *complete && *streamed && contents.0.len() <= MOST_CONTENT;
+    let told = *complete && contents.0.len() <= MOST_CONTENT;
     let text = told.then(|| LiteAssistantMessage {
         id: answer.clone(),
         previous_id: Some(question.clone()),

@@ -1,6 +1,7 @@
 //! The same conversations, in the lite profile.
 
 use serde_json::json;
+use switchboard_alicia::annals::Page;
 use switchboard_alicia::deed::{Luggage, Spoken, Wishes};
 use switchboard_alicia::lite::serve;
 use switchboard_alicia::message::{Acknowledgement, Role, SubscribeAck, SubscribeError};
@@ -18,10 +19,8 @@ use crate::support::{CONVERSATION, World, names, worker};
 fn sent(world: &mut World) -> Vec<LiteBody> {
     let entries = std::mem::take(&mut world.entries);
     let notices = std::mem::take(&mut world.notices);
-    let told = entries.iter().flat_map(|entry| serve::entry(&world.annals, entry));
-    let told: Vec<LiteEnvelope> =
-        told.chain(notices.iter().flat_map(|notice| serve::notice(&world.annals, notice))).collect();
-    told.into_iter().map(readable).collect()
+    let page = Page { entries, notices, records: Vec::new() };
+    serve::page(&world.annals, &page).into_iter().map(readable).collect()
 }
 
 #[track_caller]
@@ -119,14 +118,18 @@ fn a_stop_keeps_what_there_is() {
 }
 
 #[test]
-fn a_whole_answer_is_begun_as_well_and_an_edit_is_not() {
+fn al_108_a_whole_answer_is_told_like_a_streamed_one_and_an_edit_is_not() {
     let mut world = World::new();
     world.say("t1", "question", &Wishes { streaming: false, ..Wishes::default() });
     world.claim("t1");
+    world.emit("t1", Output::Reasoning("Hm.".into()));
     world.tell("t1", "Answer.");
     world.complete("t1");
-    assert_eq!(kinds(&sent(&mut world)), [2, 13, 3, 80]);
-    world.pass(5);
+    let bodies = sent(&mut world);
+    assert_eq!(kinds(&bodies), [2, 13, 5, 3, 80], "thoughts before the text that they led to");
+    let LiteBody::AssistantMessage(whole) = &bodies[3] else { panic!("{bodies:?}") };
+    assert_eq!((whole.id.as_str(), whole.content.0.as_str()), ("am_t1_out", "Answer."));
+    // At the same moment, even.
     world.ask(Op::Edit { message: "am_t1_out".into(), parts: vec![Part::Text("Better.".into())] });
     assert_eq!(kinds(&sent(&mut world)), [3]);
 }
@@ -154,7 +157,8 @@ fn a_title_is_told_and_a_trace_passed_on() {
     let trace = Some(("0af7651916cd43dd8448eb211c80319c".to_owned(), "b7ad6b7169203331".to_owned()));
     world.say("t1", "question", &Wishes { trace, ..Wishes::default() });
     world.claim("t1");
-    let told = serve::entry(&world.annals, world.entries.last().unwrap());
+    let entries = vec![world.entries.pop().unwrap()];
+    let told = serve::page(&world.annals, &Page { entries, ..Page::default() });
     assert_eq!(told[0].trace.as_ref().map(|trace| trace.flags), Some(1));
 }
 
