@@ -165,6 +165,7 @@ impl Answer {
             previous: Some(self.question.clone()),
             number,
             created_at: desk.at,
+            sentences: None,
         });
         (self.number, self.created_at) = (Some(number), desk.at);
     }
@@ -213,7 +214,8 @@ impl Answer {
         desk: &mut Desk,
     ) {
         let sequence = self.text.number();
-        let id = book.derived(Prefix::Sentence, &[self.turn.as_str(), &sequence.to_string()]);
+        let id = book.sentence_id(&self.turn, sequence);
+        book.said_in(&self.id, &self.turn, sequence);
         desk.make(&tables::SENTENCES, || {
             vec![
                 ("conversation_id", book.id.as_str().into()),

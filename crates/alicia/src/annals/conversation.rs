@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use switchboard_core::model::Standing;
-use switchboard_core::{Cell, PrincipalId, Timestamp};
+use switchboard_core::{Cell, PrincipalId, Timestamp, TurnId};
 
 use crate::codec::encode;
 use crate::deed::Luggage;
@@ -48,6 +48,9 @@ pub(super) struct Recent {
     pub(super) previous: Option<Id>,
     pub(super) number: i64,
     pub(super) created_at: Timestamp,
+    /// The turn that has said it in sentences, and how many there are.
+    #[serde(default)]
+    pub(super) sentences: Option<(TurnId, u32)>,
 }
 
 impl Conversation {
@@ -162,6 +165,18 @@ impl Conversation {
     /// What is known of a message by heart.
     pub(super) fn recall(&self, id: &Id) -> Option<&Recent> {
         self.recent.iter().rev().find(|known| known.id == *id)
+    }
+
+    /// Keeps in mind that a message was said in so many sentences.
+    pub(super) fn said_in(&mut self, id: &Id, turn: &TurnId, sentences: u32) {
+        if let Some(known) = self.recent.iter_mut().rev().find(|known| known.id == *id) {
+            known.sentences = Some((turn.clone(), sentences));
+        }
+    }
+
+    /// The id of a sentence.
+    pub(super) fn sentence_id(&self, turn: &TurnId, sequence: u32) -> Id {
+        self.derived(Prefix::Sentence, &[turn.as_str(), &sequence.to_string()])
     }
 
     /// The row of a conversation that has come to be.

@@ -66,6 +66,7 @@ impl Conversation {
             previous: previous.clone(),
             number: *number,
             created_at: times.created_at,
+            sentences: None,
         });
     }
 
@@ -112,6 +113,21 @@ impl Conversation {
         }
     }
 
+    /// The sentences of a message do not say any more what it says.
+    fn withdraw_sentences(&self, known: Option<&Recent>, desk: &mut Desk) {
+        let Some((turn, sentences)) = known.and_then(|known| known.sentences.as_ref()) else { return };
+        let now = millis(desk.at);
+        for sequence in 1..=*sentences {
+            desk.set(&tables::SENTENCES, || {
+                vec![
+                    ("conversation_id", self.id.as_str().into()),
+                    ("id", self.sentence_id(turn, sequence).as_str().into()),
+                    ("deleted_at", now.into()),
+                ]
+            });
+        }
+    }
+
     /// What an agent had said was put right.
     pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part], desk: &mut Desk) {
         let id = Id::of(Prefix::Message, message.as_str());
@@ -124,6 +140,7 @@ impl Conversation {
             ]
         });
         let known = self.recall(&id).cloned();
+        self.withdraw_sentences(known.as_ref(), desk);
         let (number, created_at) =
             known.as_ref().map_or((0, desk.at), |known| (known.number, known.created_at));
         clip(&mut text, MOST_WHOLE);

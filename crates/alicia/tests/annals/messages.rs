@@ -138,6 +138,8 @@ fn al_078_an_edit_changes_the_row_and_is_told_under_the_same_id() {
     world.bodies();
     world.pass(1_000);
     world.ask(Op::Edit { message: "am_t1_out".into(), parts: vec![Part::Text("Right.".into())] });
+    let sentences = world.rows.of("alicia_sentences", "message_id", "am_t1_out");
+    assert!(!sentences.is_empty() && sentences.iter().all(|row| !is_null(row, "deleted_at")));
     let bodies = world.bodies();
     let [Body::AssistantMessage(edited)] = bodies.as_slice() else { panic!("{bodies:?}") };
     assert_eq!((edited.id.as_str(), edited.content.0.as_str()), ("am_t1_out", "Right."));
