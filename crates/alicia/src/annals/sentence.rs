@@ -139,7 +139,9 @@ impl Sentences {
             }
             from = end;
         }
-        found.or(Some(Place { end: window, later: window }))
+        // Behind a blank, wherever it is, nothing is put in when the pieces are joined.
+        let behind = || before.rfind(is_plain_blank).map_or(window, |blank| blank + 1);
+        Some(found.unwrap_or_else(|| Place { end: behind(), later: behind() }))
     }
 }
 
@@ -385,6 +387,10 @@ mod tests {
         let text = format!("{}one\u{a0}word{}", " ".repeat(MOST - 10), "x".repeat(20));
         let pieces = split(&text);
         assert_eq!((pieces.len(), joined(&pieces)), (2, text));
+        for blank in ["\u{feff}", "\u{180e}"] {
+            let text = format!("{}{blank}word", " ".repeat(MOST - blank.len()));
+            assert_eq!(joined(&split(&text)), text, "and in the middle, if it has to be");
+        }
     }
 
     proptest! {
