@@ -28,7 +28,8 @@ impl Dispatch {
         (self.reader.clone(), self.task_name.clone())
     }
 
-    fn is_for(&self, principal: &PrincipalId, device: &Callsign) -> bool {
+    /// Whether it was sent to this device.
+    pub(crate) fn is_for(&self, principal: &PrincipalId, device: &Callsign) -> bool {
         self.principal == *principal && self.device == *device
     }
 }
@@ -75,31 +76,9 @@ impl Awaited {
         given_up
     }
 
-    /// What this device takes up under this name, and under this session id if it says one.
-    pub(crate) fn take_up(
-        &mut self,
-        (principal, device): (&PrincipalId, &Callsign),
-        task_name: &str,
-        session_id: Option<&str>,
-    ) -> Option<Dispatch> {
-        let index = self.dispatches.iter().position(|known| {
-            known.is_for(principal, device)
-                && known.task_name == task_name
-                && session_id.is_none_or(|id| id == known.session_id)
-        })?;
-        self.dispatches.remove(index)
-    }
-
-    /// What was sent to this device under this session id, and will not be taken up.
-    pub(crate) fn decline(
-        &mut self,
-        (principal, device): (&PrincipalId, &Callsign),
-        session_id: &str,
-    ) -> Option<Dispatch> {
-        let index = self
-            .dispatches
-            .iter()
-            .position(|known| known.is_for(principal, device) && known.session_id == session_id)?;
+    /// The oldest that is so, which is not waited for any more.
+    pub(crate) fn take(&mut self, is_it: impl Fn(&Dispatch) -> bool) -> Option<Dispatch> {
+        let index = self.dispatches.iter().position(is_it)?;
         self.dispatches.remove(index)
     }
 

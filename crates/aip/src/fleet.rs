@@ -150,34 +150,40 @@ impl Fleet {
     /// What a device takes up under this name, and under this session id if it says one.
     pub(crate) fn take_up(
         &self,
-        device: (&PrincipalId, &Callsign),
+        (principal, device): (&PrincipalId, &Callsign),
         task_name: &str,
         session_id: Option<&str>,
         now: Timestamp,
     ) -> Option<Dispatch> {
         let mut records = self.records();
         self.give_up_late(&mut records, now);
-        records.awaited.take_up(device, task_name, session_id)
+        records.awaited.take(|known| {
+            known.is_for(principal, device)
+                && known.task_name == task_name
+                && session_id.is_none_or(|id| id == known.session_id)
+        })
     }
 
     /// What was sent under this session id will not be taken up.
     pub(crate) fn decline(
         &self,
-        device: (&PrincipalId, &Callsign),
+        (principal, device): (&PrincipalId, &Callsign),
         session_id: &str,
         why: &str,
         now: Timestamp,
     ) {
         let mut records = self.records();
-        if let Some(declined) = records.awaited.decline(device, session_id) {
+        let is_it = |known: &Dispatch| known.is_for(principal, device) && known.session_id == session_id;
+        if let Some(declined) = records.awaited.take(is_it) {
             self.give_up(&mut records, declined, why, now);
         }
     }
 
-    /// Nothing was sent after all.
-    pub(crate) fn withdraw(&self, device: (&PrincipalId, &Callsign), session_id: &str) {
+    /// Nothing was sent after all. The session id is one that was made up here, so it is that of no other.
+    pub(crate) fn withdraw(&self, session_id: &str) {
         let mut records = self.records();
-        if let Some(Dispatch { reader, task_name, at, .. }) = records.awaited.decline(device, session_id) {
+        let withdrawn = records.awaited.take(|known| known.session_id == session_id);
+        if let Some(Dispatch { reader, task_name, at, .. }) = withdrawn {
             records.awaited.end(&(reader, task_name), at);
         }
     }

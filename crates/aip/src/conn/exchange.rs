@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_core::{
-    Asked, Callsign, Close, Connection, Enrolled, Frame, Head, Input, Output, Principal, PrincipalId, Reject,
-    Reply, Role, Seed, Timestamp, Violation, wide,
+    Asked, Callsign, Close, Connection, Enrolled, Frame, Head, Input, Output, Principal, Reject, Reply, Role,
+    Seed, Timestamp, Violation, wide,
 };
 
 use crate::awaited::Dispatch;
@@ -36,8 +36,6 @@ pub(crate) struct Exchange {
     fleet: Arc<Fleet>,
     seed: Seed,
     task: Option<Task>,
-    /// Whose device it was sent to.
-    device: Option<(PrincipalId, Callsign)>,
     asked: Asked<Question>,
     out: VecDeque<Output>,
 }
@@ -61,16 +59,7 @@ struct Task {
 
 impl Exchange {
     pub(crate) fn new(purpose: Purpose, principal: Principal, fleet: Arc<Fleet>, seed: Seed) -> Self {
-        Self {
-            purpose,
-            principal,
-            fleet,
-            seed,
-            task: None,
-            device: None,
-            asked: Asked::default(),
-            out: VecDeque::new(),
-        }
+        Self { purpose, principal, fleet, seed, task: None, asked: Asked::default(), out: VecDeque::new() }
     }
 
     fn begin(&mut self, body: &[u8], now: Timestamp) {
@@ -150,7 +139,6 @@ impl Exchange {
             reader: self.principal.id.clone(),
             at: now,
         });
-        self.device = Some((enrolled.principal.clone(), device.clone()));
         let body =
             json!({ "dispatch": { "task_name": task_name, "session_id": session_id, "request": request } });
         let request = self.asked.ask(Question::Delivered);
@@ -159,8 +147,8 @@ impl Exchange {
 
     /// The device did not hear of its task.
     fn withdraw(&self) {
-        if let (Some(task), Some((principal, device))) = (&self.task, &self.device) {
-            self.fleet.withdraw((principal, device), &task.session_id);
+        if let Some(task) = &self.task {
+            self.fleet.withdraw(&task.session_id);
         }
     }
 

@@ -301,18 +301,25 @@ impl AipConnection {
         Some(Owner { principal: self.principal.id.clone(), client: identity.callsign.clone() })
     }
 
+    /// What this was the answer for. A task is decided by it, or has its next question asked.
+    fn answered(&mut self, request: RequestId) -> Option<Pending> {
+        let pending = self.asked.answered(request);
+        if let Some(Pending::Start(_) | Pending::Target(_)) = pending {
+            self.undecided -= 1;
+        }
+        pending
+    }
+
     fn done(&mut self, request: RequestId, reply: Reply) {
-        match self.asked.answered(request) {
+        match self.answered(request) {
             Some(Pending::Enrol(message)) => self.enrolled(*message),
             Some(Pending::Join) => self.registered(Step::Kept),
             Some(Pending::Start(session_id)) => {
-                self.undecided -= 1;
                 if let Reply::Turn { session, turn, accepted, .. } = reply {
                     self.started(&session_id, session, turn, accepted);
                 }
             }
             Some(Pending::Target(proposal)) => {
-                self.undecided -= 1;
                 if let Reply::Roll(roll) = reply {
                     self.check_target(*proposal, &roll);
                 }
@@ -322,18 +329,12 @@ impl AipConnection {
     }
 
     fn rejected(&mut self, request: RequestId, reject: &Reject) {
-        match self.asked.answered(request) {
+        match self.answered(request) {
             Some(Pending::Enrol(message)) => self.not_enrolled(&message, reject),
             Some(Pending::Join) => self.refuse_registration(words::INTERNAL, None),
-            Some(Pending::Start(session_id)) => {
-                self.undecided -= 1;
-                self.not_started(&session_id, reject);
-            }
+            Some(Pending::Start(session_id)) => self.not_started(&session_id, reject),
             Some(Pending::Facts(ticket)) => self.answer_facts(&ticket, &Value::Null),
-            Some(Pending::Target(proposal)) => {
-                self.undecided -= 1;
-                self.refuse_task(&proposal, words::INTERNAL);
-            }
+            Some(Pending::Target(proposal)) => self.refuse_task(&proposal, words::INTERNAL),
             Some(Pending::Due(request)) => self.not_taken(request, reject),
             Some(Pending::Nothing) | None => {}
         }

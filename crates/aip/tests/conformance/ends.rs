@@ -35,11 +35,7 @@ fn aip_053_owner_and_executor_are_told_the_same_end_once_each() {
 #[test]
 fn aip_053_an_executor_that_reads_late_is_told_the_same_end_as_its_owner() {
     let mut talk = Talk::new();
-    let args = json!({ "text": "x".repeat(100_000) });
-    let commands = vec![switchboard_testkit::BatchCommand::new("big", args)];
-    talk.plan("big", vec![Step::Batch { commands, timeout_ms: 300_000 }]);
-    let (dev, boss) = talk.pair();
-    talk.world.stall(dev);
+    let (dev, boss) = talk.pair_that_is_stalled();
     talk.say(boss, &task("dev", "s1", "big"));
     talk.say(boss, &stop("constellation", "s1", "failed", Some("enough")));
     let owner = talk.heard(boss).pop().unwrap();

@@ -3,7 +3,7 @@
 use serde_json::json;
 use switchboard_aip::{AipLimits, Service};
 use switchboard_core::Frame;
-use switchboard_testkit::{Order, Settings, Step};
+use switchboard_testkit::{Order, Settings};
 
 use crate::support::{OWNER_LOST, Talk, beat, done, own_task, results, stop, task, text};
 
@@ -63,11 +63,7 @@ fn aip_077_a_reader_that_takes_nothing_is_closed_with_1013_and_its_tasks_end() {
 #[test]
 fn aip_077_events_wait_in_the_log_for_a_device_that_does_not_read() {
     let mut talk = Talk::new();
-    let args = json!({ "text": "x".repeat(100_000) });
-    let commands = vec![switchboard_testkit::BatchCommand::new("big", args)];
-    talk.plan("big", vec![Step::Batch { commands, timeout_ms: 300_000 }]);
-    let (dev, boss) = talk.pair();
-    talk.world.stall(dev);
+    let (dev, boss) = talk.pair_that_is_stalled();
     for n in 0..50 {
         talk.say(boss, &task("dev", &format!("s{n}"), "big"));
     }

@@ -113,6 +113,17 @@ impl Talk {
         (self.device("dev"), self.boss("boss", "dev"))
     }
 
+    /// The same, with a plan `big` for which one command is more than the transport of the device takes: it reads
+    /// nothing, for now.
+    pub(crate) fn pair_that_is_stalled(&mut self) -> (PeerId, PeerId) {
+        let args = json!({ "text": "x".repeat(100_000) });
+        let commands = vec![BatchCommand::new("big", args)];
+        self.plan("big", vec![Step::Batch { commands, timeout_ms: 300_000 }]);
+        let (dev, boss) = self.pair();
+        self.world.stall(dev);
+        (dev, boss)
+    }
+
     /// Sends one text message.
     pub(crate) fn say(&mut self, peer: PeerId, message: &Value) {
         self.grammar.note(peer, message);
