@@ -140,8 +140,10 @@ impl Sentences {
             from = end;
         }
         // Behind a blank, wherever it is, nothing is put in when the pieces are joined.
-        let behind = || before.rfind(is_plain_blank).map_or(window, |blank| blank + 1);
-        Some(found.unwrap_or_else(|| Place { end: behind(), later: behind() }))
+        Some(found.unwrap_or_else(|| {
+            let end = before.rfind(is_plain_blank).map_or(window, |blank| blank + 1);
+            Place { end, later: end }
+        }))
     }
 }
 

@@ -247,6 +247,15 @@ async fn al_081_remarks_are_acknowledged_and_never_answered() {
     assert_eq!(stage.rows(sql, &conversation), rows);
 }
 
+/// Votes; there are so many up and down then, and this is the vote of whoever asks.
+async fn counts(device: &mut Device, vote: Value, (up, down, own): (u64, u64, &str)) {
+    let id = vote["id"].clone();
+    let done = confirmed(device, FEEDBACK, vote).await;
+    assert_eq!(done.body["feedbackId"], id);
+    assert_eq!(done.body["aggregates"], json!({ "upvotes": up, "downvotes": down }), "{id}");
+    assert_eq!(done.body["userVote"], json!(own), "{id}");
+}
+
 #[tokio::test]
 async fn al_082_a_second_vote_replaces_the_first_and_remove_leaves_none() {
     let mut stage = Stage::stored(&[]).await;
@@ -260,10 +269,7 @@ async fn al_082_a_second_vote_replaces_the_first_and_remove_leaves_none() {
         ("av_5", "remove", 0, 0, ""),
         ("av_6", "down", 0, 1, "down"),
     ] {
-        let done = confirmed(&mut device, FEEDBACK, vote(id, &answer, kind)).await;
-        assert_eq!(done.body["feedbackId"], json!(id));
-        assert_eq!(done.body["aggregates"], json!({ "upvotes": up, "downvotes": down }), "{id}");
-        assert_eq!(done.body["userVote"], json!(own), "{id}");
+        counts(&mut device, vote(id, &answer, kind), (up, down, own)).await;
     }
     let sql = "SELECT vote FROM alicia_votes WHERE conversation_id = ? AND deleted_at IS NULL";
     assert_eq!(stage.rows(sql, &conversation), [json!(["down"])]);
@@ -283,10 +289,7 @@ async fn al_082_a_repeated_vote_has_no_second_effect_also_if_another_followed() 
         ("av_4", "up", 1, 0, "up"),
         ("av_3", "remove", 1, 0, "up"),
     ] {
-        let done = confirmed(&mut device, FEEDBACK, vote(id, &answer, kind)).await;
-        assert_eq!(done.body["feedbackId"], json!(id));
-        assert_eq!(done.body["aggregates"], json!({ "upvotes": up, "downvotes": down }), "{id}");
-        assert_eq!(done.body["userVote"], json!(own), "{id}");
+        counts(&mut device, vote(id, &answer, kind), (up, down, own)).await;
     }
     let mut other = vote("av_1", &answer, "up");
     (other["messageId"], other["targetId"]) = (json!("am_1"), json!("am_1"));
