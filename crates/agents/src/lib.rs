@@ -18,7 +18,6 @@
 //! and [`speech`] turns what somebody says into words.
 
 mod agent;
-mod approval;
 mod butler;
 mod chunk;
 mod command;

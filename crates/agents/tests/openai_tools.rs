@@ -275,8 +275,10 @@ async fn destructive_tools_are_used_only_with_approval() {
     assert_eq!(story(&port)[..9], wanted);
     let calls = port.calls();
     assert_eq!(calls.len(), 6);
-    let CallKind::Question { text, schema } = &calls[0].kind else { panic!("{:?}", calls[0]) };
-    assert_eq!(text, "May the tool \"wipe\" be used with these arguments?\n{\"n\":0}");
+    let CallKind::Question { text, schema, approves } = &calls[0].kind else { panic!("{:?}", calls[0]) };
+    let who = "The agent \"agent\" asks, on behalf of \"ann\"";
+    assert_eq!(*text, format!("{who}: may the tool \"wipe\" be used with these arguments?\n{{\"n\":0}}"));
+    assert_eq!(approves.as_ref().map(ToolName::as_str), Some("wipe"));
     let wanted = json!({ "type": "object", "properties": { "approve": { "type": "boolean" } }, "required": ["approve"] });
     assert_eq!(schema.as_ref(), Some(&wanted));
     // The clock of the test stands at 1000 seconds.

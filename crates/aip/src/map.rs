@@ -139,7 +139,7 @@ pub(crate) fn command(call: &Call) -> CommandParts<'_> {
     let option = |key: &str| call.options.get(key).and_then(Value::as_str);
     let (name, parameters) = match &call.kind {
         CallKind::Tool { name, args } => (name.as_str(), parameters(args)),
-        CallKind::Question { text, schema } => {
+        CallKind::Question { text, schema, .. } => {
             let asked = [("text", json!(text)), ("schema", json!(schema))];
             let asked = asked.into_iter().map(|(key, value)| (key.to_owned(), value));
             ("ask", Some(Cow::Owned(asked.collect())))

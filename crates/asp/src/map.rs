@@ -268,7 +268,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                 });
                 Rendered::CallOpened(&call.id, name.to_string(), record)
             }
-            CallKind::Question { text, schema } => {
+            CallKind::Question { text, schema, .. } => {
                 let schema = schema.as_ref().and_then(|schema| match Value::try_from(schema.clone()) {
                     Ok(Value::Map(map)) => Some(map),
                     Ok(_) | Err(_) => None,

@@ -173,7 +173,7 @@ mod tests {
     use crate::time::Timestamp;
 
     fn question() -> CallKind {
-        CallKind::Question { text: "?".into(), schema: None }
+        CallKind::question("?", None)
     }
 
     fn known(journal: &mut Journal, base: &str) -> Attempt {
@@ -251,7 +251,7 @@ mod tests {
     }
     #[test]
     fn whoever_does_something_else_has_diverged() {
-        let other = CallKind::Question { text: "!".into(), schema: None };
+        let other = CallKind::question("!", None);
         let mut journal = Journal::new([text(), requested("a_1"), ended("a_1", done())]);
         assert_eq!(journal.pass(|_| false), Repeat::Diverged);
         assert!(journal.call("a_2", &question(), 2).is_none(), "a call too early");

@@ -204,7 +204,9 @@ fn call_event() -> impl Strategy<Value = Event> {
     let kind = prop_oneof![
         (name(), value())
             .prop_map(|(name, args)| CallKind::Tool { name: ToolName::new(name), args: args.into() }),
-        (any::<String>(), option::of(value())).prop_map(|(text, schema)| CallKind::Question { text, schema }),
+        (any::<String>(), option::of(value()), option::of(name())).prop_map(|(text, schema, tool)| {
+            CallKind::Question { text, schema, approves: tool.map(ToolName::new) }
+        }),
     ];
     let batch = (name(), any::<u32>()).prop_map(|(id, size)| model::Batch { id: id.into(), size });
     let call = (id(), kind, executor(), any::<u64>(), option::of(batch), value()).prop_map(

@@ -153,7 +153,7 @@ fn golden_batch() -> Batch {
     };
     let question = Call {
         id: CallId::from("question"),
-        kind: CallKind::Question { text: "sure?".into(), schema: Some(json!({ "type": "boolean" })) },
+        kind: CallKind::question("sure?", Some(json!({ "type": "boolean" }))),
         executor: Executor::Anyone,
         deadline: Timestamp::from_secs(9),
         batch: None,

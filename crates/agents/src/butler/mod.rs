@@ -31,7 +31,6 @@ use switchboard_core::model::{
 };
 
 use crate::agent::{Agent, AgentError};
-use crate::approval;
 use crate::toolbox::is_usable;
 use crate::turn::Turn;
 use offer::Offers;
@@ -106,16 +105,10 @@ impl Butler {
         args: Value,
     ) -> Result<Result<CallEnd, Failure>, AgentError> {
         let timeout = Duration::from_millis(self.config.tool_timeout_ms);
-        if tools.iter().any(|tool| tool.name == *name && needs_approval(tool)) {
-            let question = approval::question(name, &args);
-            let approved = match turn.ask(question, Some(approval::schema()), timeout).await {
-                Ok(end) => approval::approved(&end),
-                Err(AgentError::Failed(_)) => false,
-                Err(AgentError::Over) => return Err(AgentError::Over),
-            };
-            if !approved {
-                return Ok(Ok(CallEnd::Failed(CallError::new("denied", "nobody has approved it"))));
-            }
+        if tools.iter().any(|tool| tool.name == *name && needs_approval(tool))
+            && !turn.approve(name, &args, timeout).await?
+        {
+            return Ok(Ok(CallEnd::Failed(CallError::new("denied", "nobody has approved it"))));
         }
         match turn.call(name, args, timeout).await {
             Ok(end) => Ok(Ok(end)),

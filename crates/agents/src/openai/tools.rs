@@ -9,7 +9,6 @@ use switchboard_core::{CallId, ToolName, wide};
 use super::catalogue::Catalogue;
 use super::{OpenAi, wire};
 use crate::agent::AgentError;
-use crate::approval;
 use crate::turn::{ToolUse, Turn};
 
 /// What becomes of a call.
@@ -79,14 +78,8 @@ impl OpenAi {
             Err(reason) => return Ok(Plan::Fail(CallError::new(INVALID, reason))),
         };
         if self.config.approve.concerns(offer) {
-            let question = approval::question(&offer.name, &args);
-            let timeout = Duration::from_millis(self.config.approval_timeout_ms);
-            let approved = match turn.ask(question, Some(approval::schema()), timeout).await {
-                Ok(end) => approval::approved(&end),
-                Err(AgentError::Failed(_)) => false,
-                Err(AgentError::Over) => return Err(AgentError::Over),
-            };
-            if !approved {
+            let patience = Duration::from_millis(self.config.approval_timeout_ms);
+            if !turn.approve(&offer.name, &args, patience).await? {
                 return Ok(Plan::Tell("error: the user did not approve".into()));
             }
         }

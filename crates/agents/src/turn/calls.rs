@@ -179,10 +179,14 @@ impl Turn {
         schema: Option<Value>,
         timeout: Duration,
     ) -> Result<CallEnd, AgentError> {
-        self.request_call(CallKind::Question { text: text.into(), schema }, timeout).await
+        self.request_call(CallKind::question(text, schema), timeout).await
     }
 
-    async fn request_call(&mut self, kind: CallKind, timeout: Duration) -> Result<CallEnd, AgentError> {
+    pub(super) async fn request_call(
+        &mut self,
+        kind: CallKind,
+        timeout: Duration,
+    ) -> Result<CallEnd, AgentError> {
         let (id, known) = self.next_call(&kind)?;
         self.carry_out(id, kind, known, By::Owner, timeout).await
     }

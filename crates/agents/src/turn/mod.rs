@@ -1,5 +1,6 @@
 //! A turn as its agent sees it.
 
+mod approval;
 mod calls;
 mod either;
 mod port;

@@ -37,7 +37,7 @@ impl Answer {
         book.tool_calls = book.tool_calls.saturating_add(1);
         let (mut name, args) = match &call.kind {
             CallKind::Tool { name, args } => (name.to_string(), Json::clone(args)),
-            CallKind::Question { text, schema } => {
+            CallKind::Question { text, schema, .. } => {
                 ("question".to_owned(), json!({ "text": text, "schema": schema }))
             }
         };

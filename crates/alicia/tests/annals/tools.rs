@@ -166,7 +166,7 @@ fn al_070_a_stop_cancels_the_tools() {
 #[test]
 fn a_question_is_a_tool_of_the_client() {
     let mut world = running();
-    let kind = CallKind::Question { text: "Sure?".into(), schema: Some(json!({"type": "boolean"})) };
+    let kind = CallKind::question("Sure?", Some(json!({"type": "boolean"})));
     world.call("t1", "c1", kind, Executor::Anyone);
     let bodies = world.bodies();
     let asked = request(&bodies[0]);

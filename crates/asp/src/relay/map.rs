@@ -133,7 +133,7 @@ pub fn meaning(body: RecordBody) -> Meaning {
         }
         RecordBody::Ask(ask) => {
             let schema = ask.schema.map(|schema| Json::from(Value::Map(schema)));
-            Meaning::Ask(ask.ask_id, CallKind::Question { text: ask.text, schema }, None)
+            Meaning::Ask(ask.ask_id, CallKind::question(ask.text, schema), None)
         }
         RecordBody::Data { mime, value } => Meaning::Output(Output::Data { mime, value: Json::from(value) }),
         RecordBody::Usage(counts) => Meaning::Output(Output::Usage(usage(counts))),

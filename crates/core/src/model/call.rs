@@ -76,7 +76,23 @@ pub enum CallKind {
             deserialize_with = "crate::model::present"
         )]
         schema: Option<Value>,
+        /// The tool that runs if the answer is yes. Only the server sets this, so that a question of an agent
+        /// cannot pass for an approval; the answer needs a right of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approves: Option<ToolName>,
     },
+}
+
+impl CallKind {
+    /// A question that decides about nothing but what its asker makes of the answer.
+    pub fn question(text: impl Into<String>, schema: Option<Value>) -> Self {
+        Self::Question { text: text.into(), schema, approves: None }
+    }
+
+    /// Whether the answer allows or forbids the use of a tool.
+    pub const fn is_approval(&self) -> bool {
+        matches!(self, Self::Question { approves: Some(_), .. })
+    }
 }
 
 /// Who executes a call or a tool.
@@ -138,5 +154,27 @@ impl CallError {
     /// An error with nothing added.
     pub fn new(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { name: name.into(), message: message.into(), detail: Value::Null }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_is_stored_as_before_and_an_approval_says_of_what() {
+        let question = CallKind::question("sure?", None);
+        let stored = json!({ "question": { "text": "sure?" } });
+        assert_eq!(serde_json::to_value(&question).unwrap(), stored);
+        assert_eq!(serde_json::from_value::<CallKind>(stored).unwrap(), question);
+        assert!(!question.is_approval());
+        let approval =
+            CallKind::Question { text: "sure?".into(), schema: None, approves: Some("files.wipe".into()) };
+        let stored = json!({ "question": { "text": "sure?", "approves": "files.wipe" } });
+        assert_eq!(serde_json::to_value(&approval).unwrap(), stored);
+        assert_eq!(serde_json::from_value::<CallKind>(stored).unwrap(), approval);
+        assert!(approval.is_approval());
     }
 }

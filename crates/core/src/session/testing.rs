@@ -271,7 +271,7 @@ pub(super) fn request(turn: &str, call: CallRequest) -> Op {
 pub(super) fn question(call: &str) -> CallRequest {
     CallRequest {
         id: call.into(),
-        kind: CallKind::Question { text: "really?".into(), schema: None },
+        kind: CallKind::question("really?", None),
         executor: None,
         deadline: Timestamp::NEVER,
         batch: None,

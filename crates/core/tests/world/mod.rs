@@ -193,7 +193,7 @@ impl World {
                 let turn = self.turn_that(turn, |turn| turn.claim.is_some());
                 fitting = self.holder(&turn);
                 let kind = match callee {
-                    Some(_) => CallKind::Question { text: "really?".into(), schema: Some(json!(null)) },
+                    Some(_) => CallKind::question("really?", Some(json!(null))),
                     None => CallKind::Tool { name: tool_name(*call), args: json!({}).into() },
                 };
                 let call = CallRequest {

@@ -573,7 +573,7 @@ impl Bench {
             let kind = if executor.is_some() {
                 CallKind::Tool { name: "run".into(), args: json!({}).into() }
             } else {
-                CallKind::Question { text: "?".into(), schema: None }
+                CallKind::question("?", None)
             };
             CallRequest {
                 id: CallId::new(format!("c{}", self.calls)),

@@ -257,7 +257,7 @@ fn tool(choices: &mut Choices<'_>) -> Tool {
 fn request(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> CallRequest {
     let kind = match choices.below(2) {
         0 => CallKind::Tool { name: tool(choices).name, args: json!({}).into() },
-        _ => CallKind::Question { text: "?".into(), schema: None },
+        _ => CallKind::question("?", None),
     };
     names.calls += 1;
     CallRequest {

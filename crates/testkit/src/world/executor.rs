@@ -238,7 +238,7 @@ impl World {
                 self.request(id, turn, kind, timeout_ms, give_up);
             }
             Step::Ask { text, schema, timeout_ms, give_up } => {
-                self.request(id, turn, CallKind::Question { text, schema }, timeout_ms, give_up);
+                self.request(id, turn, CallKind::question(text, schema), timeout_ms, give_up);
             }
             Step::Batch { commands, timeout_ms } => self.request_batch(id, turn, commands, timeout_ms),
             Step::Results => {

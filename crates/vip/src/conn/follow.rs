@@ -48,7 +48,7 @@ impl VipConnection {
             Event::CallRequested { turn, call } if self.is_ours(turn) => {
                 if call.executor == Executor::Attachment(self.attachment.clone()) {
                     self.act(turn.clone(), call.clone());
-                } else if let CallKind::Question { text, schema } = &call.kind {
+                } else if let CallKind::Question { text, schema, .. } = &call.kind {
                     self.put_question(turn, &call.id, text, schema.as_ref());
                 }
             }

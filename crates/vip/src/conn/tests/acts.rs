@@ -305,7 +305,7 @@ fn a_question_of_the_agent_is_asked_when_nobody_speaks() {
         let schema = Some(json!({ "type": "boolean" }));
         let call = Arc::new(Call {
             id: CallId::new(id),
-            kind: CallKind::Question { text: "Shall I?".to_owned(), schema },
+            kind: CallKind::question("Shall I?", schema),
             executor: Executor::Anyone,
             deadline: Timestamp::NEVER,
             batch: None,
