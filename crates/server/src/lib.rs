@@ -33,6 +33,7 @@ mod memory;
 mod meters;
 pub mod origin;
 mod outbox;
+mod places;
 mod port;
 mod protocols;
 mod registry;

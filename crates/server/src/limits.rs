@@ -413,7 +413,7 @@ impl Idle for Arc<PrincipalBucket> {
 }
 
 /// What counts as one address: an IPv6 user has a whole /64 to choose from.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,

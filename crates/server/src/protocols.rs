@@ -23,9 +23,10 @@ use switchboard_vip::minutes::Secretary;
 
 use crate::config::{AgentConfig, Config, Questions};
 use crate::host::Host;
+use crate::places::Place;
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
-use crate::visitor::{Place, Visitor};
+use crate::visitor::Visitor;
 
 /// The protocols that are switched on: the registry of the server. `hears` says whether anybody here understands
 /// speech.

@@ -1,13 +1,19 @@
 //! The server as a whole: start, serve, drain, stop.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
+use axum::http::StatusCode;
+use hyper::body::{Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
@@ -15,7 +21,6 @@ use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, hex};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 use crate::admin::{self, AdminState, Agents, Phase, Readiness};
@@ -34,6 +39,7 @@ use crate::limits::{ConnectionLimits, PrincipalBuckets};
 use crate::memory::Memory;
 use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
+use crate::places::{Crowd, Place, Places, Visit};
 use crate::protocols::{chroniclers, mount, protocols, take_in, turn_back};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
@@ -43,7 +49,6 @@ use crate::tls::Tls;
 use crate::transport::Lingering;
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
-use crate::visitor::Place;
 use crate::voices;
 use crate::workspace::Workspaces;
 
@@ -57,8 +62,8 @@ pub struct Server {
     vip: Option<VipHouse>,
     tls: Option<Tls>,
     readiness: Readiness,
-    /// Sockets that have not become a connection yet.
-    handshakes: Arc<Semaphore>,
+    /// For sockets that carry no connection.
+    places: Places,
 }
 
 /// Why a server could not start or had to stop.
@@ -216,8 +221,8 @@ impl Server {
         }
         let lost = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
         router = turn_back(router, &protocols, lost);
-        let handshakes = Arc::new(Semaphore::new(config.limits.handshakes));
-        Ok(Self { config, router, door, log, workshop, vip, tls, readiness, handshakes })
+        let places = Places::new(&config.limits, &config.trusted_proxies);
+        Ok(Self { config, router, door, log, workshop, vip, tls, readiness, places })
     }
 
     /// Serves until `shutdown` resolves, then drains and closes the log.
@@ -269,31 +274,30 @@ impl Server {
     }
 
     fn welcome(&self, stream: TcpStream, address: SocketAddr) {
-        // Batches are formed before the socket; waiting for more would only add latency.
-        let _ = stream.set_nodelay(true);
         // Nobody is turned away who has said nothing yet, but there is an end to how many may wait.
-        let Ok(permit) = self.handshakes.clone().try_acquire_owned() else {
-            tracing::warn!("too many half-open connections; one was dropped");
-            return;
-        };
-        let place = Place::new(permit);
-        let stream = Lingering::new(stream);
+        let Some(place) = self.places.take(address.ip()) else { return };
+        prepare(&stream);
+        let stream = Lingering::new(stream, place.clone());
         let router = self.router.clone();
         let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
-        match self.tls.as_ref().map(Tls::acceptor) {
-            None => {
-                tokio::spawn(serve_http(stream, address, router, patience, place));
-            }
-            Some(tls) => {
-                tokio::spawn(async move {
-                    match tokio::time::timeout(patience, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, place).await,
+        let tls = self.tls.as_ref().map(Tls::acceptor);
+        tokio::spawn(async move {
+            let served = async {
+                match tls {
+                    None => serve_http(stream, address, router, patience, place.clone()).await,
+                    Some(tls) => match tokio::time::timeout(patience, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, place.clone()).await,
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
-                    }
-                });
+                    },
+                }
+            };
+            tokio::select! {
+                biased;
+                () = place.closed() => {}
+                () = served => {}
             }
-        }
+        });
     }
 
     /// What has to be looked at now and then: renewed certificates, metrics.
@@ -303,6 +307,16 @@ impl Server {
         }
         if let Some(vip) = &self.vip {
             vip.keep_up();
+        }
+        let Crowd { closed, refused } = self.places.crowd();
+        if closed + refused > 0 {
+            // One line however many they are: their number is for strangers to choose.
+            tracing::warn!(
+                closed,
+                refused,
+                "too many sockets without a connection; the oldest were closed (limits.handshakes, \
+                 limits.handshakes_per_address)"
+            );
         }
         if self.config.telemetry.metrics
             && let Ok(handle) = crate::telemetry::metrics()
@@ -431,14 +445,60 @@ fn watch_tools(mcp: &Arc<McpServers>, sessions: &Arc<Sessions>) {
     });
 }
 
+/// An answer, and the request that is in progress until it is dropped.
+struct Answering {
+    body: Body,
+    _visit: Visit,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Sets up a socket for what is to come.
+fn prepare(stream: &TcpStream) {
+    // Batches are formed before the socket; waiting for more would only add latency.
+    let _ = stream.set_nodelay(true);
+    // What the network does not take yet stays with us: so that its progress is seen while a peer reads slowly, and
+    // the kernel does not hold megabytes of it for each connection.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+}
+
 async fn serve_http<S>(stream: S, address: SocketAddr, router: Router, patience: Duration, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        let visit = place.begin();
         request.extensions_mut().insert(ConnectInfo(address));
         request.extensions_mut().insert(place.clone());
-        router.clone().oneshot(request)
+        let answered = router.clone().oneshot(request);
+        async move {
+            let response = answered.await?;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                visit.leave();
+                return Ok(response);
+            }
+            // The request is in progress until its answer has left.
+            Ok::<_, Infallible>(response.map(|body| Body::new(Answering { body, _visit: visit })))
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -452,6 +512,9 @@ where
     }
 }
 
+/// Bytes that the kernel takes before the network does.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 128 << 10;
 const UPKEEP: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 32 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(7);

@@ -1,15 +1,13 @@
 //! A request before it has become a connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
-use parking_lot::Mutex;
 use switchboard_core::{Method, OpeningRequest, Pii, Protocol, Route, Transport};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::courtesy::Courtesy;
 use crate::origin::OriginPolicy;
+use crate::places::Place;
 
 /// Everything about a request that decides whether it becomes a connection.
 pub(crate) struct Visitor {
@@ -20,21 +18,6 @@ pub(crate) struct Visitor {
     pub(crate) route: Route,
     /// What it gives up by becoming a connection.
     pub(crate) place: Option<Place>,
-}
-
-/// A place among the sockets that have not become a connection yet.
-#[derive(Clone, Debug)]
-pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
-
-impl Place {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(Arc::new(Mutex::new(Some(permit))))
-    }
-
-    /// Leaves it to somebody else.
-    pub(crate) fn give_up(&self) {
-        drop(self.0.lock().take());
-    }
 }
 
 impl Visitor {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use support::wire::{INVOKE, Over, Peer};
@@ -62,6 +62,66 @@ async fn half_open_sockets_are_closed_in_time() {
         assert!(took < Duration::from_secs(8), "{what}: {took:?}");
     }
     assert_eq!(peer.turn(1, "echo fine").await.0, "fine");
+}
+
+/// A socket from an address of this machine, to which something was written.
+async fn socket_from(source: &str, server: SocketAddr, said: &[u8]) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
+    let mut socket = socket.connect(server).await.unwrap();
+    socket.write_all(said).await.unwrap();
+    socket
+}
+
+/// What `/healthz` says to somebody at an address; nothing if the socket is closed.
+async fn healthz(source: &str, server: SocketAddr) -> String {
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut socket = socket_from(source, server, request).await;
+    let mut said = Vec::new();
+    let _ = timeout(Duration::from_secs(10), socket.read_to_end(&mut said)).await.expect("an answer");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_sockets_of_one_address_shut_nobody_out() {
+    let server = InProcess::start(&["limits.handshake_timeout_ms=120000"]).await;
+    let mut idle = Vec::new();
+    for number in 0..4300 {
+        // Some have said nothing, some a part of a request.
+        let said: &[u8] = if number % 2 == 0 { b"" } else { b"GET /v1/agent" };
+        idle.push(socket_from("127.0.0.2", server.address, said).await);
+    }
+    assert!(healthz("127.0.0.3", server.address).await.starts_with("HTTP/1.1 200"));
+    assert!(healthz("127.0.0.2", server.address).await.starts_with("HTTP/1.1 200"), "not even that address");
+    let gone = |socket: &TcpStream| matches!(socket.try_read(&mut [0]), Ok(0));
+    let all_gone = async {
+        // Its oldest ones were closed, and its newest were not.
+        while idle.iter().filter(|socket| gone(socket)).count() < 4300 - 512 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), all_gone).await.expect("the oldest are closed");
+    assert!(!gone(idle.last().unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_sockets_of_many_addresses_shut_nobody_out() {
+    let settings = ["limits.handshakes=40", "limits.handshakes_per_address=10"];
+    let server = InProcess::start(&settings).await;
+    let mut idle = Vec::new();
+    for number in 0..200 {
+        let source = format!("127.0.1.{}", number % 50 + 1);
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut socket = socket_from(&source, server.address, request).await;
+        // Answered, and idle ever since.
+        let mut answer = [0; 12];
+        socket.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        idle.push(socket);
+    }
+    let mut peer = Peer::standard(server.address, ANN).await;
+    assert_eq!(peer.turn(1, "echo fine").await.0, "fine");
+    assert!(healthz("127.0.0.3", server.address).await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]

@@ -252,6 +252,8 @@ impl Config {
             ("resident_sessions", limits.resident_sessions),
             ("running_turns", limits.running_turns),
             ("device_turns", limits.device_turns),
+            ("handshakes", limits.handshakes),
+            ("handshakes_per_address", limits.handshakes_per_address),
         ] {
             findings.range(format!("limits.{key}"), value, 1..=10_000_000);
         }

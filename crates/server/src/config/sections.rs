@@ -206,8 +206,12 @@ sections! {
         pub lease_ms: u64 = 30_000,
         /// Bytes that may wait to be written to one connection before it counts as stuck.
         pub write_buffer_bytes: usize = 8 << 20,
-        /// Sockets at the same time that have not opened a connection yet.
+        /// Sockets at the same time that carry no connection: they have said nothing yet, or wait for
+        /// another request. For a newcomer the one that has been idle longest is closed.
         pub handshakes: usize = 4_096,
+        /// Of these, sockets of one address; an IPv6 /64 counts as one, and `trusted_proxies` are
+        /// exempt. For a newcomer the address loses its own oldest idle one.
+        pub handshakes_per_address: usize = 512,
         /// How long a client may take to open a connection, in milliseconds.
         pub handshake_timeout_ms: u64 = 10_000,
         /// Entries on one page of the admin API.

@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::places::Place;
+
 /// A socket with an orderly end.
 #[derive(Debug)]
 pub(crate) struct Lingering {
@@ -21,11 +23,14 @@ pub(crate) struct Lingering {
     socket: Option<TcpStream>,
     /// The peer has nothing more to say.
     over: bool,
+    /// It was told something.
+    told: bool,
+    place: Place,
 }
 
 impl Lingering {
-    pub(crate) const fn new(socket: TcpStream) -> Self {
-        Self { socket: Some(socket), over: false }
+    pub(crate) const fn new(socket: TcpStream, place: Place) -> Self {
+        Self { socket: Some(socket), over: false, told: false, place }
     }
 
     fn socket(&mut self) -> io::Result<Pin<&mut TcpStream>> {
@@ -48,6 +53,7 @@ impl AsyncRead for Lingering {
 
 impl AsyncWrite for Lingering {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.told = true;
         self.socket()?.poll_write(cx, bytes)
     }
 
@@ -64,6 +70,7 @@ impl AsyncWrite for Lingering {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.told = true;
         self.socket()?.poll_write_vectored(cx, slices)
     }
 
@@ -76,15 +83,18 @@ impl Drop for Lingering {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take()
             && !self.over
+            // There are no last words.
+            && self.told
+            && !self.place.is_closed()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(linger(socket));
+            runtime.spawn(linger(socket, self.place.clone()));
         }
     }
 }
 
 /// Ends our side, and waits for the peer to end its own.
-async fn linger(mut socket: TcpStream) {
+async fn linger(mut socket: TcpStream, place: Place) {
     let _ = socket.shutdown().await;
     let discard = async {
         let (mut left, mut buffer) = (MOST, vec![0; BUFFER]);
@@ -95,7 +105,11 @@ async fn linger(mut socket: TcpStream) {
             }
         }
     };
-    let _ = timeout(LONGEST, discard).await;
+    tokio::select! {
+        biased;
+        () = place.closed() => {}
+        _ = timeout(LONGEST, discard) => {}
+    }
 }
 
 /// How much is thrown away, and for how long.
@@ -109,12 +123,16 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::config::LimitsConfig;
+    use crate::places::Places;
 
     async fn pair() -> (Lingering, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (Lingering::new(accepted.unwrap().0), client.unwrap())
+        let (socket, address) = accepted.unwrap();
+        let place = Places::new(&LimitsConfig::default(), &[]).take(address.ip()).unwrap();
+        (Lingering::new(socket, place), client.unwrap())
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
