@@ -45,7 +45,7 @@ pub struct AipLimits {
 impl Default for AipLimits {
     fn default() -> Self {
         Self {
-            max_message: 100 << 20,
+            max_message: 8 << 20,
             max_first_message: 1 << 20,
             id_chars: 256,
             registration_s: 10,

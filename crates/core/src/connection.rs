@@ -40,6 +40,13 @@ pub trait Connection: Debug + Send {
         true
     }
 
+    /// The largest message that the connection takes now, in bytes, where that is less than
+    /// [`Protocol::max_message`](crate::Protocol::max_message). A larger one is given up while it is being read, before
+    /// it takes memory: the connection is told [`CloseReason::TooBig`].
+    fn max_message(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether the connection can take another frame now. While it cannot, because what came before has to be
     /// decided first, the driver leaves the transport unread, and the peer waits.
     fn wants_frames(&self) -> bool {

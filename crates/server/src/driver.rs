@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use switchboard_core::{
-    Close, CloseReason, Connection, Input, Output, Principal, Reject, Reply, RequestId, SessionId, Timestamp,
+    Close, CloseReason, Connection, Frame, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
+    Timestamp,
 };
 use switchboard_store::Batch;
 use tokio::time::{Instant, Sleep};
@@ -47,12 +48,20 @@ pub(crate) struct Driver {
     /// Nothing can be read any more; the peer is still told why, until this.
     deaf_until: Option<Timestamp>,
     reported_backlog: usize,
-    /// A peer with more than this in front of it is sent away.
-    max_backlog: usize,
+    outgoing: Outgoing,
     meters: TransportMeters,
     closing: Option<Close>,
     /// The server is to stop, once the peer has its answer.
     stops: bool,
+}
+
+/// What may be on its way to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    /// A peer with more bytes than this in front of it, besides the largest message, is sent away.
+    pub(crate) backlog: usize,
+    /// The largest single message.
+    pub(crate) message: usize,
 }
 
 /// A session that the connection follows, at its own pace.
@@ -81,7 +90,7 @@ impl Driver {
         caller: Caller,
         gateway: Arc<Gateway>,
         authenticator: Arc<Authenticator>,
-        max_backlog: usize,
+        outgoing: Outgoing,
         meters: TransportMeters,
     ) -> Self {
         let clock = gateway.sessions.environment.clock;
@@ -101,7 +110,7 @@ impl Driver {
             read_after: None,
             deaf_until: None,
             reported_backlog: 0,
-            max_backlog,
+            outgoing,
             meters,
             closing: None,
             stops: false,
@@ -111,6 +120,7 @@ impl Driver {
     /// Serves the connection until it is over; answers the code it was closed with.
     pub(crate) async fn drive(&mut self, socket: &mut impl Transport) -> u16 {
         self.drain();
+        socket.take_at_most(self.connection.max_message());
         let mut unflushed = 0;
         while self.closing.is_none() {
             self.absorb().await;
@@ -139,9 +149,10 @@ impl Driver {
                 unflushed = 0;
                 self.count_written();
             }
-            if self.outbox.bytes() > self.max_backlog && self.outbox.is_several() {
+            if self.outbox.is_above(self.outgoing.backlog) {
                 self.input(Input::Closed(CloseReason::TooSlow));
             }
+            socket.take_at_most(self.connection.max_message());
         }
         self.voice = None;
         for followed in &self.followed {
@@ -150,6 +161,11 @@ impl Driver {
         self.gateway.leave(&mut self.caller);
         let code = self.closing.map_or(NO_CODE, |close| close.code);
         if let Some(close) = self.closing {
+            if close.code == TRY_AGAIN {
+                let protocol = self.caller.protocol;
+                let waiting = self.outbox.bytes();
+                tracing::warn!(protocol, waiting, "a peer was too slow; its connection is closed");
+            }
             // Boxed, so that a connection does not carry the room for its end all its life.
             Box::pin(self.close(socket, close)).await;
         }
@@ -382,7 +398,7 @@ impl Driver {
     fn drain(&mut self) {
         loop {
             match self.connection.poll_output() {
-                Output::Send(frame) => self.outbox.push(frame),
+                Output::Send(frame) => self.send(frame),
                 Output::Submit(request, session, op) => {
                     self.outstanding += 1;
                     self.gateway.submit(&mut self.caller, request, session, op);
@@ -443,6 +459,20 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// A message without which the rest makes no sense to the peer, be it too large to be sent, ends the connection.
+    fn send(&mut self, frame: Frame) {
+        let bytes = frame.size();
+        if bytes <= self.outgoing.message {
+            return self.outbox.push(frame);
+        }
+        tracing::warn!(
+            protocol = self.caller.protocol,
+            bytes,
+            "a message is too large to be sent (limits.outgoing_message_bytes); the connection is closed"
+        );
+        self.closing.get_or_insert(CloseReason::Internal.close());
     }
 
     fn report_backlog(&mut self) {
@@ -520,6 +550,8 @@ fn poll_write(
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 const GONE: u64 = u64::MAX;
 const NO_CODE: u16 = 0;
+/// Of a peer that did not keep up (RFC 6455, 7.4.1).
+const TRY_AGAIN: u16 = 1013;
 const EVENT_BUDGET: usize = 512;
 const MAX_OUTSTANDING: usize = 128;
 const FLUSH_EVERY: usize = 64;

@@ -25,6 +25,7 @@ use crate::meters::TurnMeter;
 use crate::routes::Routes;
 use crate::secrets::Secrets;
 use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo, Work};
+use crate::slots::{Slot, Slots};
 use crate::workspace::Workspaces;
 
 /// The agents of this server, and who is sent to which.
@@ -62,8 +63,9 @@ pub(crate) struct Host {
     /// Tells the workers of this process from those of any other, past or present.
     node: String,
     started: AtomicU64,
-    /// How many turns may be worked on at the same time.
-    room: Arc<Semaphore>,
+    slots: Slots,
+    /// How long a turn may wait for a slot.
+    turn_wait: Duration,
     lanes: Lanes,
     /// For how long an executor may be silent.
     lease: Duration,
@@ -79,12 +81,12 @@ impl Host {
         limits: &LimitsConfig,
         workspaces: Workspaces,
     ) -> Self {
-        let room = Arc::new(Semaphore::new(limits.running_turns.min(Semaphore::MAX_PERMITS)));
         Self {
             directory: RwLock::new(Arc::new(directory)),
             node,
             started: AtomicU64::new(0),
-            room,
+            slots: Slots::new(limits),
+            turn_wait: Duration::from_millis(limits.turn_wait_ms),
             lanes: Lanes::new(limits.device_turns),
             lease: Duration::from_millis(limits.lease_ms),
             workspaces,
@@ -140,8 +142,8 @@ impl Host {
             Some(device) => Some(self.lanes.of(device).try_acquire_owned().ok()?),
             None => None,
         };
-        let place = self.room.clone().try_acquire_owned().ok()?;
-        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), place, lane })
+        let slot = self.slots.try_take(&turn.origin.principal)?;
+        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), slot, lane })
     }
 
     fn worker(&self) -> WorkerId {
@@ -159,7 +161,7 @@ impl Host {
         reserved: Option<Reserved>,
     ) -> Executing {
         let (worker, held) = match reserved {
-            Some(Reserved { worker, place, lane, .. }) => (worker, Some((place, lane))),
+            Some(Reserved { worker, slot, lane, .. }) => (worker, Some((slot, lane))),
             None => (self.worker(), None),
         };
         let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker);
@@ -172,6 +174,8 @@ impl Host {
             environment: environment.clone(),
             board: board.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
+            slots: self.slots.clone(),
+            slot: Mutex::default(),
             afterwards: Mutex::default(),
             brief: Brief {
                 session: session.id().clone(),
@@ -192,25 +196,32 @@ impl Host {
         };
         let agent = self.agent(&turn.agent);
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
-        let (room, workspaces) = (self.room.clone(), self.workspaces.clone());
+        let (turn_wait, workspaces) = (self.turn_wait, self.workspaces.clone());
         let lane = turn.device.as_ref().filter(|_| held.is_none()).map(|device| self.lanes.of(device));
         let sign = lease.clone();
         let told_ahead =
             |agent: &Arc<dyn Agent>| agent.recovery() == Recovery::Replay && agent.reacts_at_once();
         let told_ahead = agent.as_ref().is_some_and(told_ahead);
         let work = Work::new(async move {
-            let _held = match held {
-                Some((place, lane)) => (Some(place), lane),
+            let (slot, _lane) = match held {
+                Some((slot, lane)) => (Some(slot), lane),
                 None => {
+                    // Never closed, so it is the turn's in the end.
                     let lane = match lane {
                         Some(lane) => lane.acquire_owned().await.ok(),
                         None => None,
                     };
-                    // Never closed, so there is always room in the end.
-                    (room.acquire_owned().await.ok(), lane)
+                    let Ok(slot) = port.wait_for_slot(turn_wait, stopped.clone()).await else { return };
+                    (slot, lane)
                 }
             };
-            execute(port, agent, &workspaces, stopped, began).await;
+            match slot {
+                Some(slot) => {
+                    *port.slot.lock() = Some(slot);
+                    execute(port, agent, &workspaces, stopped, began).await;
+                }
+                None => port.turn_down(turn_wait).await,
+            }
         });
         let running = work.clone().run();
         tokio::spawn(async move {
@@ -229,7 +240,7 @@ impl Host {
 pub(crate) struct Reserved {
     pub(crate) worker: WorkerId,
     pub(crate) relayed: bool,
-    place: OwnedSemaphorePermit,
+    slot: Slot,
     /// Its place among the turns of its device.
     lane: Option<OwnedSemaphorePermit>,
 }
@@ -349,6 +360,9 @@ struct SessionPort {
     board: Arc<CallBoard>,
     /// Bytes that may be on their way into the session.
     room: Arc<Semaphore>,
+    slots: Slots,
+    /// None while an answer is waited for.
+    slot: Mutex<Option<Slot>>,
     /// What is to be done once the end is committed.
     afterwards: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     brief: Brief,
@@ -379,6 +393,40 @@ impl SessionPort {
         let room = Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?);
         let mail = Mail { actor: self.actor.clone(), op, reply, room };
         self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
+    }
+
+    /// A slot, or none if there was none in time.
+    ///
+    /// # Errors
+    /// The turn is over, and needs none.
+    async fn wait_for_slot(
+        &self,
+        patience: Duration,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Result<Option<Slot>, TurnIsOver> {
+        let over = async { while stopped.changed().await.is_ok() {} };
+        tokio::select! {
+            biased;
+            slot = tokio::time::timeout(patience, self.slots.take(&self.brief.origin.principal)) => {
+                Ok(slot.ok().and_then(Result::ok))
+            }
+            () = over => Err(TurnIsOver),
+        }
+    }
+
+    /// Ends a turn for which there was no slot.
+    async fn turn_down(&self, patience: Duration) {
+        tracing::warn!(
+            patience_ms = patience.as_millis(),
+            "no slot became free for a turn, which fails (limits.running_turns, \
+             limits.running_turns_per_principal, limits.turn_wait_ms)"
+        );
+        let turn = self.brief.turn.clone();
+        let claimed = self.ask(Op::Claim { turn: turn.clone(), relayed: false }).await;
+        let Ok(Reply::Claimed { fence }) = claimed else { return };
+        let end = TurnEnd::failed(FailureKind::ModelUnavailable, NO_SLOT);
+        // A refusal means that the turn is over already, or that the process is going down.
+        let _ = self.ask(Op::Finish { turn, fence, end }).await;
     }
 
     /// Lays before the agent what is remembered about whoever asks, unless the turn is stopped first.
@@ -452,7 +500,18 @@ impl TurnPort for SessionPort {
     }
 
     async fn call_end(&self, call: &CallId) -> CallEnd {
-        self.board.end_of(call).await
+        if let Some(end) = self.board.take(call) {
+            return end;
+        }
+        // Others work meanwhile; whoever answers may take days.
+        drop(self.slot.lock().take());
+        let end = self.board.end_of(call).await;
+        let none = self.slot.lock().is_none();
+        if none {
+            let slot = self.slots.take_again(&self.brief.origin.principal).await.ok();
+            *self.slot.lock() = slot;
+        }
+        end
     }
 
     async fn history(&self, limit: usize) -> Vec<MessageRow> {
@@ -507,6 +566,11 @@ impl fmt::Debug for Host {
     }
 }
 
+/// Nobody waits for what a turn would do.
+struct TurnIsOver;
+
+/// What the asker is told where there was no slot.
+const NO_SLOT: &str = "the server is busy with other turns; try again later";
 /// Fences begin at 1.
 const UNCLAIMED: u32 = 0;
 const JOURNAL_READ: usize = 1024;

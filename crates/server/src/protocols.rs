@@ -24,6 +24,7 @@ use switchboard_vip::minutes::Secretary;
 use crate::config::{AgentConfig, Config, Questions};
 use crate::host::Host;
 use crate::places::Place;
+use crate::transport::Handshake;
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
 use crate::visitor::Visitor;
@@ -175,10 +176,13 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
         router = match socket {
             Some(route) => router.route(
                 path,
-                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, uri, headers, websocket| {
+                any(async move |ConnectInfo(address): ConnectInfo<SocketAddr>, request: Request| {
+                    let (mut parts, _) = request.into_parts();
+                    let handshake = Handshake::read(&mut parts);
+                    let (uri, headers) = (parts.uri, parts.headers);
                     // An upgrade gives its place up by itself.
                     let visitor = Visitor { address, uri, headers, route, place: None };
-                    door.upgrade(&protocol, &visitor, websocket).await
+                    door.upgrade(&protocol, &visitor, handshake).await
                 }),
             ),
             None => router.route(

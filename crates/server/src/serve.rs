@@ -29,6 +29,7 @@ use crate::auth::Authenticator;
 use crate::clock::Clock;
 use crate::config::{Config, StoreKind};
 use crate::demo;
+use crate::driver::Outgoing;
 use crate::errands::Errands;
 use crate::feed::RingBounds;
 use crate::gateway::Gateway;
@@ -47,6 +48,7 @@ use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
 use crate::speech::Ears;
 use crate::tls::Tls;
 use crate::transport::Lingering;
+use crate::unfinished::Unfinished;
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
 use crate::voices;
@@ -196,7 +198,12 @@ impl Server {
             authenticator: authenticator.clone(),
             origins: OriginPolicy::new(&config),
             limits: ConnectionLimits::new(&config.limits),
-            max_backlog: config.limits.write_buffer_bytes,
+            unfinished: Unfinished::new(config.limits.principal_unfinished_bytes),
+            message_timeout: Duration::from_millis(config.limits.message_timeout_ms),
+            outgoing: Outgoing {
+                backlog: config.limits.write_buffer_bytes,
+                message: config.limits.outgoing_message_bytes,
+            },
             meters: protocols
                 .iter()
                 .map(|known| (known.name(), TransportMeters::new(known.name())))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::http::{self, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use switchboard_core::{
     AgentId, Connection, Found, Lookup, OpeningRequest, Pii, Principal, Protocol, Rate, Refusal, Reject,
@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 
 use crate::auth::{Authenticator, Identity};
 use crate::courtesy::{Courtesy, allowed};
-use crate::driver::Driver;
+use crate::driver::{Driver, Outgoing};
 use crate::gateway::{self, Caller, Gateway};
 use crate::limits::{ConnectionGuard, ConnectionLimits};
 use crate::meters::TransportMeters;
@@ -27,7 +27,8 @@ use crate::origin::OriginPolicy;
 use crate::port::Port;
 use crate::registry::{Entry, Registry};
 use crate::routes::Whence;
-use crate::transport::{Exchange, Socket, Transport};
+use crate::transport::{Bounds, Exchange, Handshake, Socket, Transport};
+use crate::unfinished::{Held, Unfinished};
 use crate::visitor::Visitor;
 
 mod admission;
@@ -41,7 +42,10 @@ pub(crate) struct Door {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) origins: OriginPolicy,
     pub(crate) limits: ConnectionLimits,
-    pub(crate) max_backlog: usize,
+    pub(crate) unfinished: Unfinished,
+    /// How long a message or the body of a request may take.
+    pub(crate) message_timeout: Duration,
+    pub(crate) outgoing: Outgoing,
     pub(crate) meters: BTreeMap<&'static str, TransportMeters>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) draining: std::sync::atomic::AtomicBool,
@@ -53,7 +57,7 @@ impl Door {
         self: &Arc<Self>,
         protocol: &Arc<dyn Protocol>,
         visitor: &Visitor,
-        websocket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+        handshake: Option<Handshake>,
     ) -> Response {
         let courtesy = self.courtesy(protocol, &visitor.headers);
         let entered = match self.admit(protocol, visitor, &courtesy) {
@@ -64,21 +68,25 @@ impl Door {
             Ok(entered) => entered,
             Err(refusal) => return self.refuse(protocol, &refusal, &courtesy),
         };
-        let Ok(mut websocket) = websocket else {
+        let Some(handshake) = handshake else {
             let refusal = Refusal::Malformed("not a valid WebSocket upgrade");
             return self.refuse(protocol, &refusal, &courtesy);
         };
-        websocket = websocket
-            .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(WRITE_BUFFER)
-            .max_write_buffer_size(protocol.max_message() + MAX_WRITE_BUFFER)
-            .max_message_size(protocol.max_message())
-            .max_frame_size(protocol.max_message());
-        if let Some(Pii(subprotocol)) = &entered.subprotocol {
-            websocket = websocket.protocols([subprotocol.clone()]);
-        }
+        let bounds = Bounds {
+            max_message: protocol.max_message(),
+            patience: self.message_timeout,
+            held: self.unfinished.of(&entered.identity.principal.id),
+        };
+        let subprotocol = entered.subprotocol.as_ref().map(|Pii(subprotocol)| subprotocol.as_str());
+        let (response, socket) = handshake.accept(subprotocol);
         let door = self.clone();
-        let response = websocket.on_upgrade(move |socket: WebSocket| door.drive(entered, Socket(socket)));
+        tokio::spawn(async move {
+            // A peer that has left before it was answered is no news.
+            if let Ok(socket) = socket.await {
+                let socket = Socket::new(socket, bounds).await;
+                door.drive(entered, socket).await;
+            }
+        });
         courtesy.complete(&**protocol, response)
     }
 
@@ -105,12 +113,14 @@ impl Door {
     ) -> Result<Response, Refusal> {
         // Nothing of the body is read for somebody who may not come in.
         let admitted = self.admit(protocol, visitor, courtesy)?;
-        let read = axum::body::to_bytes(body, protocol.max_message());
-        let request = match tokio::time::timeout(BODY_PATIENCE, read).await {
+        let mut held = self.unfinished.of(&admitted.identity.principal.id);
+        let read = read_body(body, protocol.max_message(), &mut held);
+        let request = match tokio::time::timeout(self.message_timeout, read).await {
             Ok(Ok(request)) => request,
-            Ok(Err(error)) if is_too_big(&error) => return Err(Refusal::TooBig),
+            Ok(Err(BodyError::TooBig)) => return Err(Refusal::TooBig),
+            Ok(Err(BodyError::Full)) => return Err(Refusal::TooMany { retry_ms: RETRY_MS }),
             // Whoever broke off or never finished does not wait for an answer.
-            Ok(Err(_)) | Err(_) => return Ok(StatusCode::REQUEST_TIMEOUT.into_response()),
+            Ok(Err(BodyError::Broken)) | Err(_) => return Ok(StatusCode::REQUEST_TIMEOUT.into_response()),
         };
         let entered = self.enter(protocol, admitted).await?;
         // A stream may stay as long as any connection.
@@ -308,7 +318,7 @@ impl Door {
         meters.opened.increment(1);
         meters.open.increment(1);
         let mut driver =
-            Driver::new(connection, caller, gateway, authenticator, self.max_backlog, meters.clone());
+            Driver::new(connection, caller, gateway, authenticator, self.outgoing, meters.clone());
         async move {
             let code = driver.drive(&mut transport).instrument(span).await;
             meters.open.decrement(1);
@@ -347,17 +357,30 @@ struct Entered {
     meters: TransportMeters,
 }
 
-fn is_too_big(error: &axum::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.is::<http_body_util::LengthLimitError>())
+/// Why a body cannot be had.
+enum BodyError {
+    /// It is larger than the protocol takes.
+    TooBig,
+    /// The principal has too many bytes of bodies and messages unfinished.
+    Full,
+    /// The peer broke off.
+    Broken,
 }
 
-/// Small, so that an idle connection is; a larger message grows it for a while.
-const READ_BUFFER: usize = 2 << 10;
-/// Several messages go out with one system call.
-const WRITE_BUFFER: usize = 16 << 10;
-const MAX_WRITE_BUFFER: usize = 256 << 10;
+/// Reads a whole body, charging its bytes as they come.
+async fn read_body(mut body: Body, max: usize, held: &mut Held) -> Result<Bytes, BodyError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        if piece.len() > max.saturating_sub(whole.len()) {
+            return Err(BodyError::TooBig);
+        }
+        whole.extend_from_slice(&piece);
+        held.grow_to(whole.len()).map_err(|_| BodyError::Full)?;
+    }
+    Ok(whole.freeze())
+}
+
 const RETRY_MS: u64 = 1000;
 /// How long a look into the log may take before a connection is made.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the body of a request may take.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);

@@ -108,7 +108,8 @@ async fn asp_049_a_reader_that_does_not_read_costs_little_and_harms_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asp_049_whoever_reads_gets_everything_however_fast_the_agent_is() {
     let _alone = ALONE.lock().await;
-    let server = InProcess::start(&["session.answer_bytes=67108864"]).await;
+    let server =
+        InProcess::start(&["session.answer_bytes=67108864", "limits.outgoing_message_bytes=500000000"]).await;
     let mut peer = Peer::standard(server.address, ANN).await;
     peer.invoke(1, "deltas 400 of 65536").await;
     let mut read = 0;

@@ -436,6 +436,15 @@ impl Connection for AipConnection {
         self.phase == Phase::Registered && self.clock.backlog < MAX_BACKLOG
     }
 
+    fn max_message(&self) -> usize {
+        let AipLimits { max_message, max_first_message, .. } = &*self.limits;
+        if self.phase == Phase::Registered {
+            return *max_message as usize;
+        }
+        // Twice as much, so that what is somewhat too large is told so in words.
+        max_first_message.saturating_mul(2) as usize
+    }
+
     fn wants_frames(&self) -> bool {
         !matches!(self.phase, Phase::Enrolling | Phase::Joining) && self.undecided == 0
     }

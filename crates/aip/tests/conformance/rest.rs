@@ -361,7 +361,7 @@ fn a_server_that_leaves_says_so_over_http() {
     talk.world.drain(1_000);
     let (status, _) = talk.http("ann", "/api/health", "", &Value::Null);
     assert_eq!(status, 503);
-    assert_eq!(talk.aip.max_message(), 100 << 20);
+    assert_eq!(talk.aip.max_message(), 8 << 20);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn aip_001_the_socket_and_the_four_endpoints_are_served_and_nothing_else() {
             ("/api/task_result/{task_name}", Transport::Http(Method::Get)),
         ]
     );
-    assert_eq!((aip.name(), aip.max_message()), ("aip", 104_857_600));
+    assert_eq!((aip.name(), aip.max_message()), ("aip", 8 << 20));
     assert_eq!(aip.headers(), ["x-api-key"]);
 }
 

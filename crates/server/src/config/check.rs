@@ -251,6 +251,8 @@ impl Config {
             ("ring_events", limits.ring_events),
             ("resident_sessions", limits.resident_sessions),
             ("running_turns", limits.running_turns),
+            ("running_turns_per_principal", limits.running_turns_per_principal),
+            ("waiting_turns_per_principal", limits.waiting_turns_per_principal),
             ("device_turns", limits.device_turns),
             ("handshakes", limits.handshakes),
             ("handshakes_per_address", limits.handshakes_per_address),
@@ -282,6 +284,20 @@ impl Config {
         findings.range("limits.session_idle_ms", limits.session_idle_ms, 1..=86_400_000);
         findings.range("limits.snapshot_events", limits.snapshot_events, 1..=1_000_000);
         findings.range("limits.write_buffer_bytes", limits.write_buffer_bytes, 64 << 10..=1 << 30);
+        findings.range("limits.outgoing_message_bytes", limits.outgoing_message_bytes, 64 << 10..=4 << 30);
+        if limits.outgoing_message_bytes < ESCAPED * self.session.answer_bytes + (1 << 20) {
+            findings.add(
+                "limits.outgoing_message_bytes",
+                "must be 1 MiB more than six times session.answer_bytes, or the longest answers cannot be sent",
+            );
+        }
+        findings.range(
+            "limits.principal_unfinished_bytes",
+            limits.principal_unfinished_bytes,
+            64 << 10..=1 << 40,
+        );
+        findings.range("limits.turn_wait_ms", limits.turn_wait_ms, 10..=3_600_000);
+        findings.range("limits.message_timeout_ms", limits.message_timeout_ms, 100..=3_600_000);
         findings.range("limits.handshake_timeout_ms", limits.handshake_timeout_ms, 100..=120_000);
         findings.range("limits.admin_page", limits.admin_page, 1..=10_000);
         findings.range("drain.timeout_ms", self.drain.timeout_ms, 0..=3_600_000);
@@ -527,6 +543,8 @@ const MIN_SECRET_BYTES: usize = 32;
 /// The largest payload that ASP may ever carry.
 const HARD_CAP: u32 = 16 << 20;
 /// Bounds of every rate and burst.
+/// What one byte of text may take in JSON.
+const ESCAPED: usize = 6;
 const RATE: RangeInclusive<u64> = 1..=1 << 32;
 
 /// Keys that can change while the server runs.

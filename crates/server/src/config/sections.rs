@@ -197,15 +197,33 @@ sections! {
         pub session_idle_ms: u64 = 2_000,
         /// Events after which a session's state is saved, so that it opens without reading all.
         pub snapshot_events: u64 = 1_000,
-        /// Turns that agents of this process work on at the same time.
+        /// Turns that agents of this process work on at the same time. One that waits for the answer of
+        /// a person, a client or a device does not count.
         pub running_turns: usize = 10_000,
+        /// Of these, turns of one principal. A slot that becomes free goes to the principal that has the
+        /// fewest.
+        pub running_turns_per_principal: usize = 5_000,
+        /// Turns of one principal that may wait for a slot; further ones fail at once.
+        pub waiting_turns_per_principal: usize = 5_000,
+        /// How long a turn may wait for a slot before it fails, in milliseconds.
+        pub turn_wait_ms: u64 = 30_000,
         /// Turns for one device that are worked on at the same time; others wait.
         pub device_turns: usize = 4,
         /// How long the executor of a turn may give no sign of life before it counts as lost, in
         /// milliseconds; it gives one three times as often.
         pub lease_ms: u64 = 30_000,
-        /// Bytes that may wait to be written to one connection before it counts as stuck.
+        /// Bytes that may wait to be written to one connection before it counts as stuck, besides what
+        /// is being written and one large message.
         pub write_buffer_bytes: usize = 8 << 20,
+        /// The largest single message that is sent. It has to hold the longest answer as its protocol
+        /// writes it, which may be six times `session.answer_bytes`.
+        pub outgoing_message_bytes: usize = 128 << 20,
+        /// Bytes of messages and of HTTP bodies that one principal has begun and not finished, over all
+        /// its connections; one message alone always fits. A connection that goes beyond it is closed.
+        pub principal_unfinished_bytes: usize = 64 << 20,
+        /// How long one message, or the body of an HTTP request, may take from its first byte to its
+        /// last, in milliseconds.
+        pub message_timeout_ms: u64 = 60_000,
         /// Sockets at the same time that carry no connection: they have said nothing yet, or wait for
         /// another request. For a newcomer the one that has been idle longest is closed.
         pub handshakes: usize = 4_096,

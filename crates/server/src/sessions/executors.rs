@@ -103,7 +103,8 @@ impl CallBoard {
         }
     }
 
-    fn take(&self, call: &CallId) -> Option<CallEnd> {
+    /// The end of a call, if it is there.
+    pub(crate) fn take(&self, call: &CallId) -> Option<CallEnd> {
         let mut ended = self.ended.lock();
         let place = ended.iter().position(|(known, _)| known == call)?;
         ended.remove(place).map(|(_, end)| end)

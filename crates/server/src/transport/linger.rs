@@ -151,7 +151,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_falls_silent_is_not_waited_for() {
-        let (server, mut client) = pair().await;
+        let (mut server, mut client) = pair().await;
+        server.write_all(b"bye").await.unwrap();
         client.write_all(b"hello").await.unwrap();
         drop(server);
         let mut heard = Vec::new();

@@ -4,14 +4,17 @@ use futures_util::{Sink, Stream};
 use switchboard_core::{Close, CloseReason, Frame};
 
 mod exchange;
+mod handshake;
+mod inflow;
 mod linger;
 mod rtc;
 mod websocket;
 
 pub(crate) use exchange::Exchange;
+pub(crate) use handshake::Handshake;
 pub(crate) use linger::Lingering;
 pub(crate) use rtc::RtcTransport;
-pub(crate) use websocket::Socket;
+pub(crate) use websocket::{Bounds, Socket};
 
 /// What arrives from a peer.
 #[derive(Debug)]
@@ -26,6 +29,14 @@ pub(crate) enum Arrival {
 pub(crate) trait Transport:
     Stream<Item = Result<Arrival, CloseReason>> + Sink<Frame, Error = CloseReason> + Unpin + Send
 {
+    /// From now on, larger messages are not taken.
+    fn take_at_most(&mut self, _max: usize) {}
+
+    /// Bytes that were handed over and that the network has not taken, as far as that is known.
+    fn waiting(&self) -> usize {
+        usize::MAX
+    }
+
     /// Ends the transport, once everything before is out.
     fn finish(&mut self, close: Close) -> impl Future<Output = ()> + Send;
 }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::wire::Over;
@@ -37,7 +38,9 @@ impl Rpc {
         }
         let stream = TcpStream::connect(address).await.map_err(|_| 0u16)?;
         stream.set_nodelay(true).unwrap();
-        match tokio_tungstenite::client_async(request, stream).await {
+        // Answers may be of any size.
+        let config = WebSocketConfig::default().max_frame_size(None).max_message_size(None);
+        match tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await {
             Ok((socket, _)) => Ok(Self { socket, inbox: VecDeque::new(), count: 0 }),
             Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(_) => Err(0),

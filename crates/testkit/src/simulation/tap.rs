@@ -221,6 +221,10 @@ impl Connection for TappedConnection {
         self.inner.wants_events()
     }
 
+    fn max_message(&self) -> usize {
+        self.inner.max_message()
+    }
+
     fn wants_frames(&self) -> bool {
         self.inner.wants_frames()
     }
