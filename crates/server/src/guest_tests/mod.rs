@@ -3,6 +3,7 @@
 mod door;
 mod errands;
 mod paths;
+mod pressure;
 mod probe;
 mod vip;
 mod voice;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_core::{
-    Close, CloseReason, Connection, Frame, Head, Input, Lookup, Method, Opening, OpeningRequest, Output, Pii,
-    Principal, Protocol, Question, Refusal, RefusalReply, Reply, RequestId, Route, Seed, Timestamp,
-    Transport, Upgrade, Violation, VoiceOp, Within,
+    AgentId, Close, CloseReason, Connection, Frame, Head, Input, Lookup, Method, Op, Opening, OpeningRequest,
+    Output, Pii, Principal, Protocol, Question, Refusal, RefusalReply, Reply, RequestId, Route, Seed,
+    SessionId, Timestamp, Transport, Upgrade, Violation, VoiceOp, Within,
 };
 
 /// `/probe/socket` does as it is told; `/probe/{name}` answers with what is known of the request.
@@ -127,6 +127,15 @@ impl Told {
                 let errand = serde_json::from_str(rest).unwrap();
                 self.out.push_back(Output::Errand(RequestId(self.count), Pii(errand)));
             }
+            // And leaves without a word.
+            "follow" => {
+                let (session, agent) = (SessionId::from(rest), AgentId::from("echo"));
+                let open = Op::Open { epoch: 1, agent, name: None };
+                self.out.push_back(Output::Submit(RequestId(1), session.clone(), open));
+                self.out.push_back(Output::Attach(RequestId(2), session, None));
+            }
+            // However much of it waits.
+            "flood" => (0..rest.parse::<u32>().unwrap()).for_each(|_| self.say("x".repeat(1000))),
             _ => self.say("what?"),
         }
     }
@@ -148,6 +157,7 @@ impl Connection for Told {
                 self.out.extend(self.farewell.take().map(Output::Close));
             }
             Input::Rejected(_, reject) => self.say(format!("rejected {}", reject.name())),
+            Input::Done(_, Reply::Attached(_)) => self.say("following"),
             // Has something to see to before it says goodbye.
             Input::Closed(CloseReason::TooBig) => {
                 self.farewell = Some(CloseReason::TooBig.close());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use switchboard_agents::{Agent, AgentError, Recovery, Turn};
-use switchboard_core::model::{CallEnd, NewTurn, Origin, Output, TurnEnd, TurnRequest};
+use switchboard_core::model::{CallEnd, CallKind, NewTurn, Origin, Output, TurnEnd, TurnRequest};
 use switchboard_core::{
     Actor, AgentId, CallId, Event, Op, PrincipalId, Reject, SessionId, Timestamp, TurnId,
 };
@@ -49,6 +49,35 @@ impl Agent for Parrot {
     }
 }
 
+/// Asks twice under the same name, and repeats the answers.
+#[derive(Debug)]
+struct Forgetful;
+
+#[async_trait]
+impl Agent for Forgetful {
+    async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        for text in ["First?", "Second?"] {
+            let call = CallId::from("again");
+            let kind = CallKind::Question { text: text.to_owned(), schema: None, approves: None };
+            turn.request_as(call.clone(), kind, Duration::from_secs(600)).await?;
+            if let CallEnd::Done { output, .. } = turn.answer(call).await
+                && let Value::String(words) = &*output
+            {
+                turn.text(words).await?;
+            }
+        }
+        Ok(TurnEnd::complete())
+    }
+
+    fn recovery(&self) -> Recovery {
+        Recovery::Replay
+    }
+
+    fn reacts_at_once(&self) -> bool {
+        true
+    }
+}
+
 struct World {
     sessions: Arc<Sessions>,
     log: Arc<SqliteLog>,
@@ -59,10 +88,15 @@ struct World {
 impl World {
     /// A session in which a parrot has asked.
     async fn open(recovery: Recovery, at_once: bool) -> (Self, CallId) {
-        let folder = tempfile::tempdir().unwrap();
         let runs = Arc::new(AtomicUsize::new(0));
-        let parrot: Arc<dyn Agent> = Arc::new(Parrot { recovery, at_once, runs: runs.clone() });
-        let agents = BTreeMap::from([(AgentId::from("parrot"), parrot)]);
+        let parrot = Arc::new(Parrot { recovery, at_once, runs: runs.clone() });
+        Self::with(parrot, runs).await
+    }
+
+    /// A session in which an agent has asked.
+    async fn with(agent: Arc<dyn Agent>, runs: Arc<AtomicUsize>) -> (Self, CallId) {
+        let folder = tempfile::tempdir().unwrap();
+        let agents = BTreeMap::from([(AgentId::from("parrot"), agent)]);
         let (sessions, log) = sessions_in(folder.path(), &Config::default(), Vec::new(), agents);
         let world = Self { sessions, log, runs, _folder: folder };
         world.ask(Op::Open { epoch: 1, agent: AgentId::from("parrot"), name: None }).await.unwrap();
@@ -154,14 +188,32 @@ async fn an_agent_that_was_told_what_never_happened_begins_again_without_it() {
     let refused = world.answer(&call, "forgotten ".repeat(20_000)).await;
     assert!(matches!(refused, Err(Reject::Unavailable { .. })), "{refused:?}");
     world.log.set_max_pages(1 << 20).await.unwrap();
-    // The first run knows the answer that nobody else does; the second one waits for it.
-    for _ in 0..1_000 {
-        if world.runs.load(Ordering::Relaxed) == 2 {
-            break;
+    // The first run knows the answer that nobody else does; the second one waits for it. It begins by itself.
+    let begun = async {
+        while world.runs.load(Ordering::Relaxed) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(5), begun).await.expect("what was refused is tried again");
     world.answer(&call, "remembered".into()).await.unwrap();
     assert_eq!(world.said().await, ["remembered"]);
     assert_eq!(world.runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_told_ahead_is_not_told_again() {
+    let (world, call) = World::with(Arc::new(Forgetful), Arc::default()).await;
+    world.answer(&call, "one".into()).await.unwrap();
+    let asked_again = async |wanted: usize| {
+        let requested = |batches: &[Arc<Batch>]| {
+            let events = batches.iter().flat_map(|batch| &batch.events);
+            events.filter(|committed| matches!(committed.event, Event::CallRequested { .. })).count()
+        };
+        while requested(&world.batches().await) < wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), asked_again(2)).await.expect("it asks again");
+    world.answer(&call, "two".into()).await.unwrap();
+    assert_eq!(world.said().await, ["one", "two"]);
 }
