@@ -16,7 +16,7 @@ use switchboard_core::{
 use switchboard_store::Batch;
 use tokio::time::{Instant, Sleep};
 
-use crate::auth::{Authenticator, Credential, Identity};
+use crate::auth::{AuthError, Authenticator, Credential, Identity};
 use crate::clock::Clock;
 use crate::feed::{Feed, Mark, Next, catch_up};
 use crate::gateway::{Caller, Gateway};
@@ -496,7 +496,17 @@ impl Driver {
 
     fn authenticate(&mut self, request: RequestId, credential: &str) {
         self.outstanding += 1;
-        let answer = match self.authenticator.identify(Some(credential), self.now) {
+        let guard = &self.caller.guard;
+        // Whoever is shut out is not heard here either.
+        let identified = if guard.is_shut_out(self.now) {
+            Err(AuthError::Invalid)
+        } else {
+            self.authenticator.identify(Some(credential), self.now)
+        };
+        if matches!(identified, Err(AuthError::Invalid)) {
+            guard.count_bad_credential(self.now);
+        }
+        let answer = match identified {
             Ok(identity) if identity.principal.id == self.caller.principal.id => {
                 let principal = identity.principal.clone();
                 *self.caller.identity.lock() = identity;

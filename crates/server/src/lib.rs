@@ -17,6 +17,7 @@ mod clock;
 pub mod config;
 mod courtesy;
 mod demo;
+mod doorstep;
 mod driver;
 mod entropy;
 mod errands;

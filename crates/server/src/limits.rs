@@ -123,6 +123,13 @@ impl ConnectionGuard {
         counted
     }
 
+    /// Whether nobody from the address is heard, for too many credentials that were not valid.
+    pub fn is_shut_out(&self, now: Timestamp) -> bool {
+        let counts = self.shared.counts.lock();
+        let entry = counts.addresses.entries.get(&self.network);
+        entry.is_some_and(|entry| entry.guesses.shut_out(now).is_some())
+    }
+
     /// Counts a credential that is not valid against the address. Too many, and nobody from there is
     /// heard for a while; on loopback whoever guesses has easier ways.
     pub fn count_bad_credential(&self, now: Timestamp) {
@@ -192,6 +199,31 @@ impl Limit {
             Self::Principal => "connections_per_principal",
             Self::Credentials => "bad_credentials_per_minute",
         }
+    }
+}
+
+/// How fast something may come from one address; loopback is exempt.
+#[derive(Debug)]
+pub(crate) struct AddressRate {
+    rate: Rate,
+    entries: Mutex<Swept<IpAddr, Bucket>>,
+}
+
+impl AddressRate {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, entries: Mutex::default() }
+    }
+
+    /// Takes one from an address.
+    ///
+    /// # Errors
+    /// They come too fast; after this long there is room.
+    pub(crate) fn take(&self, address: IpAddr, now: Timestamp) -> Result<(), Duration> {
+        let network = network(address);
+        if network.is_loopback() {
+            return Ok(());
+        }
+        self.entries.lock().entry(network, now, || Bucket::new(self.rate)).take(1, now)
     }
 }
 
@@ -403,6 +435,12 @@ impl Idle for AddressCount {
             && self.guesses.is_forgotten(now)
             && self.bucket.is_full(now)
             && self.protocols.iter_mut().all(|(_, bucket)| bucket.is_full(now))
+    }
+}
+
+impl Idle for Bucket {
+    fn is_idle(&mut self, now: Timestamp) -> bool {
+        self.is_full(now)
     }
 }
 

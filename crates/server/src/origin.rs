@@ -10,6 +10,8 @@ use axum::http::HeaderMap;
 
 use crate::config::Config;
 
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
 /// The rules, as they are configured.
 #[derive(Clone, Debug)]
 pub struct OriginPolicy {
@@ -63,6 +65,15 @@ impl OriginPolicy {
         } else {
             Err(OriginError::Origin)
         }
+    }
+
+    /// The address of the client of a request that came from `peer`. Proxies add entries to the header, or lines; all
+    /// lines are one list.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let lines = headers.get_all(FORWARDED_FOR).iter();
+        // What cannot be read is no address, and nothing left of it is believed.
+        let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or_default()).collect();
+        self.client_address(peer, Some(&lines.join(",")))
     }
 
     /// The address of the client: that of the peer, unless the peer is a proxy that is trusted to
@@ -323,6 +334,26 @@ mod tests {
         let mut config = Config { listen: "0.0.0.0:443".parse().unwrap(), ..Config::default() };
         config.tls.terminated_elsewhere = true;
         assert_eq!(ask(&OriginPolicy::new(&config), "9.9.9.9", &[]), "https://inner.test:4600");
+    }
+
+    #[test]
+    fn the_lines_of_a_header_are_one_list() {
+        let policy = OriginPolicy {
+            trusted_proxies: vec!["127.0.0.1".parse().unwrap()],
+            ..policy("127.0.0.1:4600", &[], &[])
+        };
+        let client = |lines: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(FORWARDED_FOR, HeaderValue::from_bytes(line).unwrap());
+            }
+            policy.client("127.0.0.1".parse().unwrap(), &headers).to_string()
+        };
+        // The proxy adds what it sees as a line of its own, below what the client has claimed.
+        assert_eq!(client(&[b"198.51.100.77", b"203.0.113.66"]), "203.0.113.66");
+        assert_eq!(client(&[b"198.51.100.77, 203.0.113.66", b"127.0.0.1"]), "203.0.113.66");
+        assert_eq!(client(&[b"198.51.100.77", b"\xff"]), "127.0.0.1");
+        assert_eq!(client(&[]), "127.0.0.1");
     }
 
     #[test]

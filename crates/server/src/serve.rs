@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::StatusCode;
+use axum::middleware;
 use hyper::body::{Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -29,6 +30,7 @@ use crate::auth::Authenticator;
 use crate::clock::Clock;
 use crate::config::{Config, StoreKind};
 use crate::demo;
+use crate::doorstep::keep_limits;
 use crate::driver::Outgoing;
 use crate::errands::Errands;
 use crate::feed::RingBounds;
@@ -222,7 +224,8 @@ impl Server {
         let readiness = admin.readiness();
         let state = RelayState { relay: workshop.relay.clone(), gateway: door.gateway.clone() };
         let relay = relay::router(state, vip.is_none());
-        let mut router = admin::router(admin).merge(relay).merge(demo::router(&config));
+        let admin = admin::router(admin).layer(middleware::from_fn_with_state(door.clone(), keep_limits));
+        let mut router = admin.merge(relay).merge(demo::router(&config));
         for protocol in &protocols {
             router = mount(router, protocol, &door);
         }

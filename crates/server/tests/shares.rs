@@ -29,8 +29,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-use support::rpc::{PATIENCE, Rpc};
-use support::wire::{INVOKE, Peer};
+use support::rpc::{PATIENCE, Rpc, http};
+use support::wire::{ERROR, HELLO, INVOKE, Peer};
 use support::{ANN, BOB, InProcess};
 
 /// A WebSocket by hand.
@@ -332,4 +332,117 @@ async fn ac_091_a_slow_reader_that_goes_on_reading_is_not_closed() {
         }
     };
     timeout(PATIENCE, done).await.expect("an end");
+}
+
+const PROXIED: [&str; 2] = ["trusted_proxies=['127.0.0.1']", "limits.bad_credentials_per_minute=5"];
+
+/// The status of the answer to somebody at an address behind a proxy.
+async fn from(client: &str, server: SocketAddr, request: &str, key: Option<&str>) -> u16 {
+    let forwarded = format!("X-Forwarded-For: {client}");
+    http(server, request, key, &[&forwarded], "").await.status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_credentials_are_counted_on_every_path() {
+    for path in ["GET /admin/v1/sessions", "GET /metrics", "GET /v1/status"] {
+        let server = InProcess::start(&PROXIED).await;
+        let address = server.address;
+        for _ in 0..5 {
+            assert_eq!(
+                from("203.0.113.1", address, path, Some("a-wrong-key-that-is-long-enough")).await,
+                401
+            );
+        }
+        for shut in ["GET /admin/v1/sessions", "GET /metrics", "GET /v1/status"] {
+            assert_eq!(from("203.0.113.1", address, shut, ANN).await, 429, "{path}, {shut}");
+        }
+        assert_eq!(from("203.0.113.1", address, "GET /healthz", None).await, 200);
+        assert_eq!(from("203.0.113.2", address, "GET /v1/status", ANN).await, 200, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_address_that_a_proxy_adds_as_a_line_counts() {
+    let server = InProcess::start(&PROXIED).await;
+    let ask = async |claimed: &str, real: &str, key| {
+        let lines = [format!("X-Forwarded-For: {claimed}"), format!("X-Forwarded-For: {real}")];
+        http(server.address, "GET /v1/status", key, &[&lines[0], &lines[1]], "").await.status
+    };
+    for _ in 0..5 {
+        assert_eq!(ask("198.51.100.77", "203.0.113.66", Some("a-wrong-key-that-is-long-enough")).await, 401);
+    }
+    assert_eq!(ask("192.0.2.1", "203.0.113.66", ANN).await, 429);
+    assert_eq!(ask("203.0.113.66", "198.51.100.77", ANN).await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_admin_api_has_the_rates_of_everything_else() {
+    let settings = [
+        PROXIED[0],
+        "limits.principal_frames_per_s=1",
+        "limits.principal_frames_burst=3",
+        "limits.new_connections_per_address_per_s=1",
+        "limits.new_connections_per_address_burst=6",
+    ];
+    let server = InProcess::start(&settings).await;
+    let mut answers = Vec::new();
+    for number in 0..5 {
+        let client = format!("203.0.113.{number}");
+        answers.push(from(&client, server.address, "GET /admin/v1/sessions", ANN).await);
+    }
+    assert_eq!(answers[..3], [200; 3]);
+    assert!(answers[3..].contains(&429), "{answers:?}: a principal has one share, wherever it is");
+    let mut answers = Vec::new();
+    for _ in 0..8 {
+        answers.push(from("203.0.113.99", server.address, "GET /metrics", None).await);
+    }
+    assert_eq!(answers[..6], [401; 6]);
+    assert!(answers[6..].contains(&429), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_credentials_are_counted_within_a_connection() {
+    let settings = [PROXIED[0], "limits.bad_credentials_per_minute=3"];
+    let server = InProcess::start(&settings).await;
+    let renew = async |client: &str, token: &str| {
+        let mut peer = Peer::behind_proxy(server.address, &support::token("ann", 600), client).await;
+        peer.send(HELLO, 0, &json!({ "op": "auth", "token": token })).await;
+        let answer = peer.wait(|frame| frame.opcode == HELLO || frame.opcode == ERROR).await;
+        answer.opcode == HELLO
+    };
+    assert!(renew("203.0.113.5", &support::token("ann", 900)).await);
+    for _ in 0..3 {
+        assert!(!renew("203.0.113.5", "a-wrong-token-that-is-long-enough").await);
+    }
+    assert_eq!(from("203.0.113.5", server.address, "GET /v1/status", ANN).await, 429);
+    assert_eq!(from("203.0.113.6", server.address, "GET /v1/status", ANN).await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_for_which_nobody_vouches_are_limited_by_address() {
+    let settings = [
+        PROXIED[0],
+        "vip.allow_development=true",
+        "vip.development_sessions_per_minute=2",
+        "voice.recogniser=none",
+        "voice.synthesiser=none",
+        "vip.webrtc.enabled=false",
+    ];
+    let server = InProcess::start(&settings).await;
+    let request = json!({
+        "protocol_versions": ["0.1"], "environment": "development", "mode": "external", "app_id": "shop",
+        "client": { "name": "test", "version": "1", "platform": "other" },
+        "audio": { "input_formats": ["pcm16/16000"], "output_formats": ["pcm16/24000"] },
+    });
+    let create = async |client: &str| {
+        let forwarded = format!("X-Forwarded-For: {client}");
+        let headers = ["Content-Type: application/json", &forwarded];
+        http(server.address, "POST /v1/vip/sessions", None, &headers, request.to_string()).await
+    };
+    for _ in 0..2 {
+        assert_eq!(create("203.0.113.1").await.status, 201);
+    }
+    let refused = create("203.0.113.1").await;
+    assert!(refused.status == 429 && refused.body.contains("SES_QUOTA"), "{refused:?}");
+    assert_eq!(create("203.0.113.2").await.status, 201);
 }

@@ -29,6 +29,8 @@ sections! {
         /// Whether there are sessions of development, for which nobody has to vouch; unset, while
         /// everybody is let in as the development principal.
         pub allow_development: Option<bool> = None,
+        /// New sessions of development per minute from one address, without a token; loopback is exempt.
+        pub development_sessions_per_minute: u64 = 30,
         /// The environment variable that holds the secret under which developers sign App Tokens of
         /// their own, with HS256; of at least 32 bytes.
         pub development_secret_env: Option<String> = None,
@@ -115,6 +117,11 @@ impl Config {
     pub(super) fn check_vip(&self, findings: &mut Findings) {
         let vip = &self.vip;
         self.check_vip_limits(findings);
+        findings.range(
+            "vip.development_sessions_per_minute",
+            vip.development_sessions_per_minute,
+            1..=1_000_000,
+        );
         if let Some(agent) = &vip.agent
             && !self.has_agent(agent)
         {

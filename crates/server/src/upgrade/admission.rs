@@ -32,8 +32,7 @@ impl Door {
         visitor: &Visitor,
         courtesy: &Courtesy,
     ) -> Result<Admitted, Refusal> {
-        let forwarded = visitor.headers.get(FORWARDED_FOR).and_then(|value| value.to_str().ok());
-        let address = self.origins.client_address(visitor.address.ip(), forwarded);
+        let address = self.origins.client(visitor.address.ip(), &visitor.headers);
         let guard = self.count(protocol, address)?;
         match courtesy.stranger {
             Some(OriginError::Host) => return Err(Refusal::Forbidden("the host is not allowed")),
@@ -136,5 +135,3 @@ impl Door {
 fn too_many(error: TooMany) -> Refusal {
     Refusal::TooMany { retry_ms: error.retry_ms() }
 }
-
-const FORWARDED_FOR: &str = "x-forwarded-for";

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::clock::Clock;
 use crate::errands::{ErrandCaller, Errands, Running};
 use crate::host::Host;
+use crate::limits::AddressRate;
 use crate::vouch::{Call, Functions, Keys, Order, Providers, Vouching};
 
 pub(crate) use peers::Peers;
@@ -35,6 +36,8 @@ pub(crate) struct VipErrands {
     pub(crate) clock: Clock,
     /// What the server calls itself, unless that depends on where a request came to.
     pub(crate) issuer: Option<String>,
+    /// Sessions for which nobody vouches.
+    pub(crate) unvouched: AddressRate,
     /// Room for what waits for others. However slow they are, there is room left to let people in.
     pub(crate) abroad: Semaphore,
 }
@@ -64,6 +67,12 @@ impl VipErrands {
         Ok(match errand {
             Errand::Vouch { token, development, redeem } => {
                 let token = token.as_deref();
+                if token.is_none() && development && self.unvouched.take(caller.address, now).is_err() {
+                    return Err(failed(
+                        "SES_QUOTA",
+                        "too many sessions of development from this address; try again later",
+                    ));
+                }
                 let vouched = self.vouching.vouch(token, development, redeem, issuer, now).await?;
                 (to_value(&vouched.0), Some(vouched.1))
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::{AgentId, Protocol};
+use switchboard_core::{AgentId, Protocol, Rate};
 use switchboard_rtc::{Endpoint, RtcConfig};
 use switchboard_vip::{DATA_CHANNEL, IceServer, Provider, SUBPROTOCOL, Service, Vip};
 use tokio::sync::Semaphore;
@@ -13,6 +13,7 @@ use crate::agents::Workshop;
 use crate::clock::Clock;
 use crate::config::{AgentConfig, Config, StoreKind};
 use crate::host::Host;
+use crate::limits::AddressRate;
 use crate::upgrade::Door;
 use crate::vouch::{
     DevelopmentConfig, Functions, Keys, ProviderAdapter, ProviderConfig, ProviderTransport, Providers,
@@ -47,6 +48,12 @@ impl VipHouse {
             allowed: config.allows_vip_development(),
             secret_env: vip.development_secret_env.clone(),
         };
+        if development.allowed && !config.listen.ip().is_loopback() {
+            tracing::warn!(
+                "vip.allow_development: anybody who reaches this server makes sessions without a credential, and has \
+                 its agents and voices work for them; set it to false unless that is meant"
+            );
+        }
         let (everybody, secrets) = (config.is_development(), &config.secrets);
         let vouching =
             Vouching::open(&vip.issuers, &development, everybody, secrets, folder.as_deref(), clock.now());
@@ -62,6 +69,10 @@ impl VipHouse {
             clock,
             issuer: issuer.clone(),
             abroad: Semaphore::new(ABROAD),
+            unvouched: AddressRate::new(Rate::per_minute(
+                vip.development_sessions_per_minute,
+                vip.development_sessions_per_minute,
+            )),
         };
         let service = Service {
             seal,

@@ -95,10 +95,24 @@ pub(crate) struct Peer {
 impl Peer {
     /// Upgrades; the status if the server refuses.
     pub(crate) async fn open(address: SocketAddr, token: Option<&str>) -> Result<Self, u16> {
+        Self::open_from(address, token, None).await
+    }
+
+    /// A connection in the standard profile of a client behind a proxy.
+    pub(crate) async fn behind_proxy(address: SocketAddr, token: &str, client: &str) -> Self {
+        let mut peer = Self::open_from(address, Some(token), Some(client)).await.expect("upgrade");
+        peer.hello(json!({})).await;
+        peer
+    }
+
+    async fn open_from(address: SocketAddr, token: Option<&str>, client: Option<&str>) -> Result<Self, u16> {
         let mut request = format!("ws://{address}/v1/agent-socket").into_client_request().unwrap();
         request.headers_mut().insert("Sec-WebSocket-Protocol", "asp-v1".parse().unwrap());
         if let Some(token) = token {
             request.headers_mut().insert("Authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        if let Some(client) = client {
+            request.headers_mut().insert("X-Forwarded-For", client.parse().unwrap());
         }
         let stream = TcpStream::connect(address).await.map_err(|_| 0u16)?;
         stream.set_nodelay(true).unwrap();
