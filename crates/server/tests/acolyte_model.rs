@@ -69,7 +69,7 @@ async fn the_history_that_a_chat_tells_reaches_the_model_in_that_chat() {
     let (server, mut model) = with_model().await;
     let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
     let past = [("system", "s1"), ("user", "q1"), ("assistant", "a1")];
-    let wanted = words(&[("system", "s1"), ("user", "q1"), ("assistant", "a1"), ("user", "now")]);
+    let wanted = words(&[("user", "s1"), ("user", "q1"), ("assistant", "a1"), ("user", "now")]);
     let anonymous = json!({ "history": history(&past) });
     assert_eq!(told_of(&mut rpc, &mut model, anonymous.clone()).await, wanted);
     let named = json!({ "history": history(&past), "sessionId": "sess_told" });

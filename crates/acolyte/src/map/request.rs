@@ -10,7 +10,8 @@ pub fn turn_request(request: &ChatRequest) -> TurnRequest {
     TurnRequest::Chat { parts: vec![Part::Text(request.message.clone())] }
 }
 
-/// What was said before; the last entry is left out where it is the message itself (R14).
+/// What was said before. A client speaks for its user, not for the operator, so that what it tells as a system
+/// message is one of the user's. The last entry is left out where it is the message itself (R14).
 pub fn told(request: &ChatRequest, mut entries: Vec<HistoryEntry>) -> Vec<Told> {
     entries.retain(|entry| entry.kind != HistoryKind::Status);
     let repeated = |last: &HistoryEntry| last.role == HistoryRole::User && last.content == request.message;
@@ -21,8 +22,7 @@ pub fn told(request: &ChatRequest, mut entries: Vec<HistoryEntry>) -> Vec<Told> 
         .into_iter()
         .map(|entry| Told {
             voice: match entry.role {
-                HistoryRole::System => Voice::System,
-                HistoryRole::User => Voice::User,
+                HistoryRole::System | HistoryRole::User => Voice::User,
                 HistoryRole::Assistant => Voice::Agent,
             },
             text: entry.content,

@@ -40,7 +40,8 @@ fn the_history_that_is_told_is_what_the_turn_follows() {
     let mut talk = Talk::new(Script::new());
     let told = [entry("system", "Be brief."), entry("user", "one"), entry("assistant", "1")];
     ask(&mut talk, "two", &told);
-    assert_eq!(messages(&talk), ["system Be brief.", "user one", "agent 1", "user two"]);
+    assert_eq!(messages(&talk), ["user Be brief.", "user one", "agent 1", "user two"]);
+    // A client speaks for its user: what it tells as the system's is not the operator's.
     let recalled = talk.world.log(&Talk::session("sess_s")).iter().find_map(|committed| {
         if let Event::TurnAccepted { recall, .. } = &committed.event { *recall } else { None }
     });
