@@ -195,7 +195,7 @@ pub fn call_code(end: &CallEnd) -> Option<(Code, Source)> {
 /// Whether the tool itself came to the result that it failed, as an MCP server or a device says of it.
 fn tool_source(error: &CallError) -> Source {
     match error.name.as_str() {
-        "tool_error" | "failure" => Source::ToolResult,
+        "tool_error" | "execution_error" | "failure" => Source::ToolResult,
         _ => Source::ToolError,
     }
 }
@@ -328,6 +328,7 @@ mod tests {
     fn what_a_tool_returns_is_told_apart_from_what_befalls_it() {
         for (name, source) in [
             ("tool_error", Source::ToolResult),
+            ("execution_error", Source::ToolResult),
             ("failure", Source::ToolResult),
             ("error", Source::ToolError),
             ("unavailable", Source::ToolError),

@@ -65,9 +65,9 @@ async fn calls_return_what_the_server_says() {
     let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
     assert_eq!(picture, json!([{ "type": "text", "text": "look" }, image]));
     let failure = error(&servers, "py.fail", json!({ "message": "it is broken" })).await;
-    assert_eq!(failure.name, "tool_error");
+    assert_eq!(failure.name, "execution_error");
     assert!(failure.message.ends_with("it is broken"), "{failure:?}");
-    assert_eq!(error(&servers, "py.add", json!([1, 2])).await.name, "invalid_params");
+    assert_eq!(error(&servers, "py.add", json!([1, 2])).await.name, "invalid_parameters");
     assert_eq!(error(&servers, "py.nothing", json!({})).await.name, "unavailable");
     // The second of these does not even fit a line.
     for size in [5 << 20, 12 << 20] {

@@ -51,7 +51,7 @@ async fn a_server_that_refuses_is_down_and_says_why() {
     let program =
         "request = receive(); send(id=request['id'], error={'code': -32602, 'message': 'hidden'}); receive()";
     let servers = McpServers::start(one(inline(program)), |_| None);
-    eventually("a reason", &servers, || why(&servers).is_some_and(|why| why.contains("invalid_params")))
+    eventually("a reason", &servers, || why(&servers).is_some_and(|why| why.contains("invalid_parameters")))
         .await;
     let program = "initialize(); request = receive(); send(id=request['id'], error={'code': -32601, 'message': 'hidden'}); receive()";
     servers.reconfigure(one(inline(program)));
@@ -72,7 +72,7 @@ def calls(id, params):
 serve(lambda cursor: {"tools": [tool("refuse")]}, calls)
 "#;
     let servers = start(inline(program)).await;
-    for (code, name) in [(-32602, "invalid_params"), (-32603, "internal_error"), (42, "mcp_error")] {
+    for (code, name) in [(-32602, "invalid_parameters"), (-32603, "internal_error"), (42, "mcp_error")] {
         let error = error(&servers, "py.refuse", json!({ "code": code })).await;
         assert_eq!((error.name.as_str(), error.message.as_str()), (name, "sorry"));
     }

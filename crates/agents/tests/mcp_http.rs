@@ -28,7 +28,7 @@ async fn tools_are_listed_and_called() {
         let restarts = status(&servers).restarts;
         assert_eq!(result(&servers, "py.add", json!({ "a": 1, "b": 2 })).await, json!({ "result": 3 }));
         assert_eq!(result(&servers, "py.greet", json!({ "name": "you" })).await, json!("hello you"));
-        assert_eq!(error(&servers, "py.fail", json!({ "message": "no" })).await.name, "tool_error");
+        assert_eq!(error(&servers, "py.fail", json!({ "message": "no" })).await.name, "execution_error");
         // The second of these does not even fit a message.
         for size in [5 << 20, 12 << 20] {
             assert_eq!(error(&servers, "py.large", json!({ "size": size })).await.name, "too_large");

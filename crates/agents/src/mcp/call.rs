@@ -49,7 +49,7 @@ impl Link {
             Value::Object(args) => params.arguments = Some(args),
             Value::Null => {}
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return failed("invalid_params", "the arguments are not an object");
+                return failed("invalid_parameters", "the arguments are not an object");
             }
         }
         tokio::select! {

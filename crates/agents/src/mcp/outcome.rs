@@ -41,7 +41,7 @@ pub(super) fn refused(error: ServiceError) -> CallEnd {
 
 fn returned(result: CallToolResult) -> CallEnd {
     if result.is_error == Some(true) {
-        return failed("tool_error", &cut(&text(&result.content)));
+        return failed(FAILED, &cut(&text(&result.content)));
     }
     let only_text = result.content.iter().all(|block| matches!(block, ContentBlock::Text(_)));
     let output = match result.structured_content {
@@ -71,7 +71,7 @@ pub(super) fn code_name(code: ErrorCode) -> String {
         ErrorCode::PARSE_ERROR => "parse_error",
         ErrorCode::INVALID_REQUEST => "invalid_request",
         ErrorCode::METHOD_NOT_FOUND => "method_not_found",
-        ErrorCode::INVALID_PARAMS => "invalid_params",
+        ErrorCode::INVALID_PARAMS => "invalid_parameters",
         ErrorCode::INTERNAL_ERROR => "internal_error",
         ErrorCode::RESOURCE_NOT_FOUND => "resource_not_found",
         TOO_LARGE => "too_large",
@@ -84,6 +84,8 @@ fn cut(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).collect()
 }
 
+/// The name of a tool that has run and failed, whichever protocol tells of it.
+const FAILED: &str = "execution_error";
 const TOO_LARGE: ErrorCode = ErrorCode(-32_097);
 const TOO_LARGE_MESSAGE: &str = "the result is too large";
 const MAX_RESULT_BYTES: usize = 4 << 20;
@@ -117,10 +119,13 @@ mod tests {
     #[test]
     fn errors_are_named() {
         let content = json!([{ "type": "text", "text": "no such file" }]);
-        assert_eq!(end(json!({ "content": content, "isError": true })), failed("tool_error", "no such file"));
+        assert_eq!(
+            end(json!({ "content": content, "isError": true })),
+            failed("execution_error", "no such file")
+        );
         let error = ErrorData::new(ErrorCode::INVALID_PARAMS, "x is missing", None);
         let CallEnd::Failed(error) = refused(ServiceError::McpError(error)) else { panic!() };
-        assert_eq!((error.name.as_str(), error.message.as_str()), ("invalid_params", "x is missing"));
+        assert_eq!((error.name.as_str(), error.message.as_str()), ("invalid_parameters", "x is missing"));
         assert_eq!(error.detail, json!({ "code": -32602 }));
         assert_eq!(refused(ServiceError::TransportClosed), unavailable());
     }
