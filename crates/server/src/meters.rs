@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use switchboard_core::model::{TurnEnd, TurnOutcome};
-use switchboard_core::{AgentId, Refusal, Reject};
+use switchboard_core::{AgentId, Refusal, Reject, SessionId, TurnId};
 
 use crate::telemetry::names;
 
@@ -126,6 +126,21 @@ impl Drop for TurnMeter {
     }
 }
 
+/// Says in the log which turn has failed, and why as far as it is no content: what its client was told stays out.
+pub(crate) fn log_failure(session: &SessionId, turn: &TurnId, agent: &AgentId, end: &TurnEnd) {
+    let (outcome, code, status) = match &end.outcome {
+        TurnOutcome::Failed(failure) => ("failed", Some(failure.kind), failure.http_status()),
+        TurnOutcome::Expired => ("expired", None, None),
+        TurnOutcome::Done(_) | TurnOutcome::Interrupted { .. } => return,
+    };
+    let code = code.map(tracing::field::debug);
+    if end.outcome.is_fault_of_asker() {
+        tracing::info!(%session, %turn, %agent, outcome, code, status, "a turn has failed");
+    } else {
+        tracing::warn!(%session, %turn, %agent, outcome, code, status, "a turn has failed");
+    }
+}
+
 /// A turn has ended.
 pub(crate) fn turn_ended(agent: &AgentId, end: &TurnEnd) {
     let outcome = match &end.outcome {
@@ -147,5 +162,36 @@ pub(crate) fn turn_ended(agent: &AgentId, end: &TurnEnd) {
             #[expect(clippy::cast_precision_loss, reason = "milliseconds of a turn fit easily")]
             histogram!(name, "agent" => agent.clone()).record(millis as f64 / 1000.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_core::model::FailureKind;
+
+    use super::*;
+    use crate::captured::Captured;
+    use crate::config::TelemetryConfig;
+
+    fn logged(end: &TurnEnd) -> String {
+        let config = TelemetryConfig { log_level: "info".into(), ..TelemetryConfig::default() };
+        let (captured, _guard) = Captured::start(&config);
+        log_failure(&"ses_1".into(), &"inv_1".into(), &"model".into(), end);
+        captured.text()
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_in_the_log_without_what_was_said() {
+        let secret = "the secret of ann";
+        let line = logged(&TurnEnd::failed(FailureKind::ModelUnavailable, secret));
+        for word in ["WARN", "model", "ses_1", "inv_1", "failed", "ModelUnavailable"] {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+        assert!(!line.contains("secret"), "{line}");
+        let line = logged(&TurnEnd::failed(FailureKind::InvalidArgs, secret));
+        assert!(line.contains("INFO") && !line.contains("secret"), "{line}");
+        assert!(logged(&TurnEnd::new(TurnOutcome::Expired)).contains("expired"));
+        assert_eq!(logged(&TurnEnd::complete()), "");
+        assert_eq!(logged(&TurnEnd::new(TurnOutcome::Interrupted { abandoned: false })), "");
     }
 }

@@ -182,6 +182,35 @@ pub enum TurnOutcome {
     Expired,
 }
 
+impl TurnOutcome {
+    /// Whether whoever asked could have known better, and nothing is out of order here.
+    pub const fn is_fault_of_asker(&self) -> bool {
+        match self {
+            Self::Failed(failure) => match failure.kind {
+                FailureKind::ToolNotFound
+                | FailureKind::InvalidArgs
+                | FailureKind::InvalidRequest
+                | FailureKind::Forbidden
+                | FailureKind::SlowConsumer
+                | FailureKind::Unprepared
+                | FailureKind::BudgetExhausted => true,
+                FailureKind::Execution
+                | FailureKind::Tool
+                | FailureKind::ModelUnavailable
+                | FailureKind::CallTimeout
+                | FailureKind::WorkerLost
+                | FailureKind::Unreachable
+                | FailureKind::BadResponse
+                | FailureKind::Aborted
+                | FailureKind::Overdue
+                | FailureKind::UnknownAgent
+                | FailureKind::Internal => false,
+            },
+            Self::Done(_) | Self::Interrupted { .. } | Self::Expired => false,
+        }
+    }
+}
+
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -17,7 +17,7 @@ use super::{AttachRequest, Environment, Executing, Mail, ReplyTo};
 use crate::feed::Mark;
 use crate::gateway::Place;
 use crate::host::Reserved;
-use crate::meters::turn_ended;
+use crate::meters::{log_failure, turn_ended};
 use crate::port::{Attached, Delivery};
 use crate::schema::check_arguments;
 
@@ -356,6 +356,7 @@ impl SessionActor {
                 let executing = self.executing.remove(turn);
                 if let (Some(executing), Some(end)) = (executing, end) {
                     turn_ended(&executing.agent, end);
+                    log_failure(self.session.id(), turn, &executing.agent, end);
                     // One that is offered again is not told: another executor goes on with it.
                     let expired = end.outcome == TurnOutcome::Expired;
                     executing.board.explain(if expired { "deadline exceeded" } else { "over" });
