@@ -46,6 +46,9 @@ pub struct EchoConfig {
     pub deltas: Option<u32>,
     /// The size of each of them.
     pub delta_bytes: usize,
+    /// The MCP servers whose tools can be used; all of them, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
 }
 
 impl Default for EchoConfig {
@@ -58,6 +61,7 @@ impl Default for EchoConfig {
             tool: false,
             deltas: None,
             delta_bytes: 16,
+            mcp: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tools that are executed in this process, offered beside those that an agent has itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,29 +12,55 @@ use tokio::sync::mpsc;
 
 use crate::agent::{Agent, AgentError, Condition, Recovery, Visit};
 use crate::mcp::McpServers;
-use crate::turn::{Toolbox, Turn};
+use crate::turn::{Toolbox, Turn, is_denied};
 
 /// An agent with the tools of MCP servers: it can use them, and so can clients that ask for one of
 /// them by name.
 #[derive(Debug)]
 pub struct WithTools<A> {
     inner: A,
-    servers: Arc<McpServers>,
+    tools: Arc<McpTools>,
 }
 
 impl<A: Agent> WithTools<A> {
     /// This agent with the tools of these servers.
-    pub const fn new(inner: A, servers: Arc<McpServers>) -> Self {
-        Self { inner, servers }
+    pub fn new(inner: A, servers: Arc<McpServers>) -> Self {
+        Self { inner, tools: Arc::new(McpTools { servers, only: None }) }
+    }
+
+    /// This agent with the tools of those of these servers that are named.
+    pub fn of(inner: A, servers: Arc<McpServers>, names: &[String]) -> Self {
+        let only = Some(names.iter().cloned().collect());
+        Self { inner, tools: Arc::new(McpTools { servers, only }) }
+    }
+}
+
+/// The tools of MCP servers that an agent reaches.
+#[derive(Debug)]
+struct McpTools {
+    servers: Arc<McpServers>,
+    /// The servers by name; none for all of them.
+    only: Option<BTreeSet<String>>,
+}
+
+impl McpTools {
+    fn reaches(&self, server: &str) -> bool {
+        self.only.as_ref().is_none_or(|names| names.contains(server))
+    }
+
+    fn offered(&self) -> Vec<Tool> {
+        let mut tools = self.servers.tools();
+        tools.retain(|tool| tool.mcp_server().is_some_and(|server| self.reaches(server)));
+        tools
     }
 }
 
 #[async_trait]
 impl<A: Agent> Agent for WithTools<A> {
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
-        turn.equip(self.servers.clone());
+        turn.equip(self.tools.clone());
         let (name, args) = match turn.request() {
-            TurnRequest::Tool { name, args } if self.servers.knows(name) => (name.clone(), args.clone()),
+            TurnRequest::Tool { name, args } if self.tools.knows(name) => (name.clone(), args.clone()),
             TurnRequest::Tool { .. } | TurnRequest::Chat { .. } | TurnRequest::Step { .. } => {
                 return self.inner.run(turn).await;
             }
@@ -41,6 +68,9 @@ impl<A: Agent> Agent for WithTools<A> {
         let left = turn.brief().deadline.since(turn.now());
         match turn.call(&name, args, left).await? {
             CallEnd::Done { output, .. } => Ok(TurnEnd { output: Some(output), ..TurnEnd::complete() }),
+            CallEnd::Failed(error) if is_denied(&error) => {
+                Err(AgentError::failed(FailureKind::Forbidden, error.message))
+            }
             CallEnd::Failed(error) => Err(AgentError::failed(FailureKind::Tool, error.message)),
             CallEnd::TimedOut => {
                 Err(AgentError::failed(FailureKind::Tool, format!("{name} did not answer in time")))
@@ -55,7 +85,7 @@ impl<A: Agent> Agent for WithTools<A> {
 
     fn tools(&self) -> Vec<Tool> {
         let mut tools = self.inner.tools();
-        let offered = self.servers.tools().into_iter();
+        let offered = self.tools.offered().into_iter();
         // What the agent has itself goes by its name.
         let others: Vec<Tool> =
             offered.filter(|tool| tools.iter().all(|own| own.name != tool.name)).collect();
@@ -99,9 +129,13 @@ pub(crate) fn is_usable(
 }
 
 #[async_trait]
-impl Toolbox for McpServers {
+impl Toolbox for McpTools {
     fn knows(&self, name: &ToolName) -> bool {
-        Self::knows(self, name)
+        self.servers.server_of(name).is_some_and(|server| self.reaches(&server))
+    }
+
+    fn approval(&self, name: &ToolName) -> Option<Duration> {
+        self.servers.approval(name)
     }
 
     async fn run(
@@ -112,6 +146,6 @@ impl Toolbox for McpServers {
         progress: mpsc::Sender<String>,
     ) -> CallEnd {
         // A report that nobody has time for is not worth waiting for.
-        self.call(name, args, timeout, |report| drop(progress.try_send(report))).await
+        self.servers.call(name, args, timeout, |report| drop(progress.try_send(report))).await
     }
 }

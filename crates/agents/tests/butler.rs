@@ -498,7 +498,7 @@ async fn what_may_destroy_something_elsewhere_is_asked_about() {
         let executor = Executor::Anyone;
         *port.tools.lock().unwrap() =
             vec![Tool { annotations, executor, ..button("file.delete", "Delete the file.") }];
-        let butler = Butler::new(ButlerConfig { tool_timeout_ms: 5_000 });
+        let butler = Butler::new(ButlerConfig { tool_timeout_ms: 5_000, ..ButlerConfig::default() });
         run(&butler, &port, chat("delete the file")).await.unwrap();
         assert_eq!((port.text().as_str(), port.calls().len()), (wanted, 1 + usize::from(approve)));
     }

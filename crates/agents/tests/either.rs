@@ -30,7 +30,11 @@ struct Own {
 #[async_trait]
 impl Toolbox for Own {
     fn knows(&self, name: &ToolName) -> bool {
-        matches!(name.as_str(), "clock" | "calendar")
+        matches!(name.as_str(), "clock" | "calendar" | "wipe")
+    }
+
+    fn approval(&self, name: &ToolName) -> Option<Duration> {
+        (name.as_str() == "wipe").then_some(Duration::from_secs(9))
     }
 
     async fn run(&self, name: &ToolName, _: Value, _: Duration, _: mpsc::Sender<String>) -> CallEnd {
@@ -257,3 +261,74 @@ async fn a_repetition_asks_nobody_twice() {
         }
     }
 }
+
+fn kinds(port: &Port) -> Vec<&'static str> {
+    let kind = |call: Call| if call.kind.is_approval() { "approval" } else { "tool" };
+    port.calls().into_iter().map(kind).collect()
+}
+
+/// Whoever is asked says this.
+fn saying(end: CallEnd) -> Arc<Port> {
+    Port::new(move |call: &CallRequest| call.kind.is_approval().then(|| end.clone()))
+}
+
+#[tokio::test]
+async fn an_agent_without_a_policy_of_its_own_asks_before_a_marked_tool_of_this_process_runs() {
+    let (yes, no) = (CallEnd::done(json!("yes")), CallEnd::done(json!("no")));
+    for (said, ran, text) in
+        [(yes, 1, "adone own "), (no, 0, "afailed  denied"), (CallEnd::TimedOut, 0, "afailed  denied")]
+    {
+        let (port, mut agent) = (saying(said), equipped());
+        agent.inner = Script::new(Story::parse(STORY_THAT_GOES_ON, "approval").unwrap());
+        replay_brief(&agent, &port, brief(chat("call wipe"), 1), Vec::new()).await.unwrap();
+        assert_eq!((port.text().as_str(), agent.own.ran.lock().unwrap().len()), (text, ran));
+        assert_eq!(kinds(&port), ["approval", "tool"][..=ran]);
+        assert_eq!(port.calls()[0].deadline, Timestamp::from_secs(1_009));
+    }
+    // Nothing is asked about what is not marked.
+    let (port, agent) = (Port::silent(), equipped());
+    replay_brief(&agent, &port, brief(chat("call clock"), 1), Vec::new()).await.unwrap();
+    assert_eq!(kinds(&port), ["tool"]);
+}
+
+#[tokio::test]
+async fn an_approval_is_not_asked_for_again_and_neither_is_what_was_done_without_one() {
+    let agent = equipped();
+    let port = saying(CallEnd::done(json!("yes")));
+    replay_brief(&agent, &port, brief(chat("call wipe"), 1), Vec::new()).await.unwrap();
+    let whole = port.events();
+    // Lost while the tool ran: it runs once more, with the approval of before.
+    let began =
+        |event: &Event| matches!(event, Event::CallRequested { call, .. } if !call.kind.is_approval());
+    let cut = whole.iter().position(began).unwrap() + 1;
+    let port = Port::silent();
+    replay_brief(&agent, &port, brief(chat("call wipe"), 2), support::lose(whole[..cut].to_vec()))
+        .await
+        .unwrap();
+    assert_eq!((kinds(&port), port.text()), (vec!["tool"], "done own ".into()));
+    // Lost afterwards, and by now the tool is not marked any more.
+    let unmarked = script();
+    let port = Port::silent();
+    replay_brief(&unmarked, &port, brief(chat("call wipe"), 2), whole).await.unwrap();
+    assert_eq!(port.calls(), []);
+    // Done without an approval, and by now the tool is marked.
+    let agent = equipped();
+    let port = Port::silent();
+    replay_brief(&agent, &port, brief(chat("call clock"), 1), Vec::new()).await.unwrap();
+    let renamed = serde_json::to_string(&port.events()).unwrap().replace("clock", "wipe");
+    let port = Port::silent();
+    let journal = serde_json::from_str(&renamed).unwrap();
+    replay_brief(&agent, &port, brief(chat("call wipe"), 2), journal).await.unwrap();
+    assert_eq!(port.calls(), []);
+}
+
+const STORY_THAT_GOES_ON: &str = r#"
+    name = "approval"
+    [[rules]]
+    match = '^call (?P<name>\S+)$'
+    steps = [
+        { text = "a", chunk = "whole" },
+        { call = { name = "{name}", args = { n = 1 }, timeout_ms = 7000, on_timeout = "continue", on_error = "continue" } },
+        { text = "{outcome} {result} {error.name}", chunk = "whole" },
+    ]
+"#;

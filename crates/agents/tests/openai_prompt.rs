@@ -49,7 +49,7 @@ async fn the_system_prompt_knows_about_the_turn() {
     let body = &server.requests()[0].body;
     let system = body["messages"][0]["content"].as_str().unwrap();
     let wanted = "agent in ses_test for ann (asp), 2026-02-28, dev-7, /srv/app: \
-                  {{principal}}{{meta.n}} 7 {{unknown}} {session}\n\n";
+                  \"{{principal}}{{meta.n}}\" 7 {{unknown}} {session}\n\n";
     assert!(system.starts_with(wanted), "{system}");
 }
 
@@ -129,8 +129,8 @@ async fn a_history_that_is_told_is_shown_from_its_beginning() {
     for (messages, told, wanted) in [
         (50, Some(5), &["0", "1", "2", "3", "4", "now"][..]),
         (5, Some(5), &["0", "1", "2", "3", "4", "now"]),
-        // Something came before: what is not of a question that is shown, is not shown.
-        (5, Some(6), &["3", "4", "now"]),
+        (1, Some(5), &["0", "1", "2", "3", "4", "now"]),
+        (0, Some(5), &["now"]),
         (5, None, &["3", "4", "now"]),
         (50, Some(2), &["3", "4", "now"]),
     ] {
@@ -143,6 +143,47 @@ async fn a_history_that_is_told_is_shown_from_its_beginning() {
         let sent = server.requests()[0].body["messages"].clone();
         let shown = sent.as_array().unwrap().iter().map(|message| message["content"].as_str().unwrap());
         assert_eq!(shown.collect::<Vec<&str>>(), wanted, "{messages} messages, {told:?} told");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_is_told_is_bounded_by_tokens_and_not_by_messages() {
+    let row = |number: usize| MessageRow {
+        session: SessionId::from("ses_test"),
+        message: format!("msg_{number}").as_str().into(),
+        parent: None,
+        turn: TurnId::from("inv_test"),
+        author: if number.is_multiple_of(2) {
+            Author::User("ann".into())
+        } else {
+            Author::Agent("agent".into())
+        },
+        // Ten tokens each.
+        parts: vec![Part::Text("x".repeat(24))],
+        seq: 1,
+        at: Timestamp::from_secs(1),
+        status: MessageStatus::Complete,
+    };
+    let history: Vec<MessageRow> = (0..120).map(row).collect();
+    for (tokens, own, told, shown) in [
+        (100_000, None, Some(120), 120),
+        (405, None, Some(120), 40),
+        (405, Some(100_000), Some(120), 120),
+        (100_000, Some(205), Some(120), 20),
+        // The server's own history goes by messages.
+        (405, None, None, 50),
+    ] {
+        let server = Server::start(vec![says("ok", Value::Null)]).await;
+        let port = Port::silent();
+        port.history.lock().unwrap().clone_from(&history);
+        let agent = server.agent(|config| {
+            config.client_history_tokens = tokens;
+            config.history_tokens = own;
+        });
+        let brief = Brief { recall: told, ..brief(chat(""), 1) };
+        replay_brief(&agent, &port, brief, Vec::new()).await.unwrap();
+        let sent = server.requests()[0].body["messages"].as_array().unwrap().len() - 1;
+        assert_eq!(sent, shown, "{tokens} {own:?} {told:?}");
     }
 }
 

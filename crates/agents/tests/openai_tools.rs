@@ -172,6 +172,10 @@ impl Toolbox for Together {
         name.as_str().starts_with("mine_")
     }
 
+    fn approval(&self, _: &ToolName) -> Option<Duration> {
+        None
+    }
+
     async fn run(
         &self,
         name: &ToolName,
@@ -267,22 +271,22 @@ async fn destructive_tools_are_used_only_with_approval() {
     let end =
         run(&server.agent(|config| config.approval_timeout_ms = 7_000), &port, chat("x")).await.unwrap();
     assert!(matches!(end.outcome, TurnOutcome::Done(_)));
-    let denied = "error: the user did not approve";
+    let denied = "error: denied: the user did not approve";
     let wanted = ["did wipe", "did look", denied, denied, "error: there is no tool called nothing"];
     assert_eq!(told(&server), wanted);
     // Every question is answered before the next is asked, and all of them before a tool runs.
-    let wanted = ["+?", "-?", "+?", "-?", "+?", "-?", "+nothing", "+wipe", "-wipe"];
+    let wanted = ["+nothing", "+?", "-?", "+?", "-?", "+?", "-?", "+wipe", "-wipe"];
     assert_eq!(story(&port)[..9], wanted);
     let calls = port.calls();
     assert_eq!(calls.len(), 6);
-    let CallKind::Question { text, schema, approves } = &calls[0].kind else { panic!("{:?}", calls[0]) };
+    let CallKind::Question { text, schema, approves } = &calls[1].kind else { panic!("{:?}", calls[1]) };
     let who = "The agent \"agent\" asks, on behalf of \"ann\"";
     assert_eq!(*text, format!("{who}: may the tool \"wipe\" be used with these arguments?\n{{\"n\":0}}"));
     assert_eq!(approves.as_ref().map(ToolName::as_str), Some("wipe"));
     let wanted = json!({ "type": "object", "properties": { "approve": { "type": "boolean" } }, "required": ["approve"] });
     assert_eq!(schema.as_ref(), Some(&wanted));
     // The clock of the test stands at 1000 seconds.
-    assert_eq!(calls[0].deadline.as_secs(), 1_007);
+    assert_eq!(calls[1].deadline.as_secs(), 1_007);
 }
 
 async fn used(agent: &OpenAi, server: &Server, end: Option<CallEnd>) -> Vec<String> {
@@ -297,13 +301,14 @@ async fn used(agent: &OpenAi, server: &Server, end: Option<CallEnd>) -> Vec<Stri
 
 #[tokio::test]
 async fn only_a_yes_is_an_approval() {
-    let denied = "error: the user did not approve";
+    let denied = "error: denied: the user did not approve";
+    let nobody = "error: denied: nobody has approved it";
     for (end, wanted) in [
         (CallEnd::done(json!("Yes.")), "done"),
         (CallEnd::done(json!(true)), "done"),
         (CallEnd::done(json!("rather not")), denied),
         (CallEnd::done(Value::Null), denied),
-        (CallEnd::TimedOut, denied),
+        (CallEnd::TimedOut, nobody),
         (CallEnd::Failed(CallError::new("Denied", "nobody is there")), denied),
     ] {
         let server = Server::start(vec![asks_for(&["wipe"]), says("ok")]).await;
@@ -314,7 +319,7 @@ async fn only_a_yes_is_an_approval() {
 #[tokio::test]
 async fn everything_or_nothing_may_need_approval() {
     for (approve, wanted) in
-        [(Approval::Always, "error: the user did not approve"), (Approval::Never, "done")]
+        [(Approval::Always, "error: denied: nobody has approved it"), (Approval::Never, "done")]
     {
         let server = Server::start(vec![asks_for(&["wipe", "look"]), says("ok")]).await;
         let agent = server.agent(|config| config.approve = approve);

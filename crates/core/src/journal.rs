@@ -89,6 +89,11 @@ impl Journal {
         }
     }
 
+    /// What an earlier run has asked for under this name, if the agent has not yet come to it again.
+    pub fn kind(&self, base: &str) -> Option<&CallKind> {
+        self.calls.get(base).map(|attempt| &attempt.kind)
+    }
+
     fn take_in(&mut self, event: Event) {
         match event {
             Event::TurnOutput { .. } | Event::ToolsChanged { .. } => self.outputs.push_back(event),

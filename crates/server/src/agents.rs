@@ -50,21 +50,24 @@ impl Workshop {
         let mut config = config.clone();
         config.reveal_keys();
         for (name, agent) in &config.agents {
+            let reached = agent.mcp();
             let because = |reason: &dyn std::fmt::Display| format!("agents.{name}: {reason}");
             let agent: Arc<dyn Agent> = match agent {
-                AgentConfig::Echo(echo) => self.with_tools(Echo::new(echo.clone())),
+                AgentConfig::Echo(echo) => self.with_tools(Echo::new(echo.clone()), reached),
                 AgentConfig::Script(script) => {
-                    self.with_device(Script::load(script).map_err(|error| because(&error))?)
+                    self.with_device(Script::load(script).map_err(|error| because(&error))?, reached)
                 }
-                AgentConfig::Butler(butler) => self.with_device(Butler::new(butler.clone())),
-                AgentConfig::Demo(_) => self.with_device(Script::demo().map_err(|error| because(&error))?),
+                AgentConfig::Butler(butler) => self.with_device(Butler::new(butler.clone()), reached),
+                AgentConfig::Demo(_) => {
+                    self.with_device(Script::demo().map_err(|error| because(&error))?, reached)
+                }
                 AgentConfig::OpenAi(openai) => {
-                    self.with_device(OpenAi::new(openai.clone()).map_err(|error| because(&error))?)
+                    self.with_device(OpenAi::new(openai.clone()).map_err(|error| because(&error))?, reached)
                 }
-                // A function executes its tools itself, and can ask for those of its client only.
                 AgentConfig::Function(function) => {
                     let relay = self.relay.clone();
-                    Arc::new(Function::new(function.clone(), relay).map_err(|error| because(&error))?)
+                    let function = Function::new(function.clone(), relay).map_err(|error| because(&error))?;
+                    self.with_tools(function, reached)
                 }
                 AgentConfig::Off(_) => continue,
             };
@@ -84,15 +87,28 @@ impl Workshop {
         }
         let models =
             config.agents.iter().filter_map(|(name, agent)| Some((name.as_str().into(), model(agent)?)));
-        Ok(Directory { models: models.collect(), agents, default, routes: Routes::new(&config.routes) })
+        let reached = config.agents.iter().filter_map(|(name, agent)| {
+            Some((AgentId::from(name.as_str()), agent.mcp()?.iter().cloned().collect()))
+        });
+        Ok(Directory {
+            models: models.collect(),
+            servers: reached.collect(),
+            agents,
+            default,
+            routes: Routes::new(&config.routes),
+        })
     }
 
-    fn with_device(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
-        self.with_tools(WithDevice::new(agent, self.devices.clone()))
+    fn with_device(&self, agent: impl Agent + 'static, reached: Option<&[String]>) -> Arc<dyn Agent> {
+        self.with_tools(WithDevice::new(agent, self.devices.clone()), reached)
     }
 
-    fn with_tools(&self, agent: impl Agent + 'static) -> Arc<dyn Agent> {
-        Arc::new(WithTools::new(agent, self.mcp.clone()))
+    /// The agent with the tools of the servers that it reaches; none for all of them.
+    fn with_tools(&self, agent: impl Agent + 'static, reached: Option<&[String]>) -> Arc<dyn Agent> {
+        Arc::new(match reached {
+            Some(names) => WithTools::of(agent, self.mcp.clone(), names),
+            None => WithTools::new(agent, self.mcp.clone()),
+        })
     }
 }
 

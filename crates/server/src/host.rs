@@ -1,6 +1,6 @@
 //! The in-process host of agents: claims a turn, runs its agent, and sees to it that the turn ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +37,8 @@ pub(crate) struct Directory {
     pub(crate) routes: Routes,
     /// The models behind those agents of which it is known.
     pub(crate) models: BTreeMap<AgentId, Model>,
+    /// The MCP servers that an agent reaches, of those that do not reach all of them.
+    pub(crate) servers: BTreeMap<AgentId, BTreeSet<String>>,
 }
 
 /// What produces the answers of an agent.
@@ -48,6 +50,11 @@ pub(crate) struct Model {
 }
 
 impl Directory {
+    /// Whether an agent reaches the tools of an MCP server.
+    pub(crate) fn reaches(&self, agent: &AgentId, server: &str) -> bool {
+        self.servers.get(agent).is_none_or(|names| names.contains(server))
+    }
+
     /// The model behind an agent; where there is none, the agent itself.
     pub(crate) fn model(&self, agent: &AgentId) -> Model {
         self.models.get(agent).cloned().unwrap_or_else(|| Model {

@@ -140,12 +140,12 @@ fn alicia_service(
 
 /// What stands behind an agent now.
 fn facts(agent: &AgentId, host: &Host, mcp: &McpServers) -> Facts {
-    let model = host.directory().model(agent);
-    // A function does not use the tools of this server.
-    let servers = if host.is_remote(agent) { Vec::new() } else { mcp.status() };
+    let directory = host.directory();
+    let model = directory.model(agent);
+    let reached = mcp.status().into_iter().filter(|known| directory.reaches(agent, &known.name));
     Facts {
         model: ModelInfo { name: model.name, provider: model.provider },
-        servers: servers.into_iter().map(server).collect(),
+        servers: reached.map(server).collect(),
     }
 }
 

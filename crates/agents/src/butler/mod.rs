@@ -26,13 +26,11 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_core::ToolName;
-use switchboard_core::model::{
-    Author, CallEnd, CallError, Executor, Failure, FailureKind, Tool, TurnEnd, TurnRequest,
-};
+use switchboard_core::model::{Author, CallEnd, Failure, FailureKind, Tool, TurnEnd, TurnRequest};
 
 use crate::agent::{Agent, AgentError};
 use crate::toolbox::is_usable;
-use crate::turn::Turn;
+use crate::turn::{Approval, ApprovalPolicy, OfClients, Turn};
 use offer::Offers;
 use say::Told;
 use talk::{Past, Step};
@@ -51,11 +49,14 @@ pub struct Butler {
 pub struct ButlerConfig {
     /// How long a tool may take, in milliseconds, and the person who has to allow its use.
     pub tool_timeout_ms: u64,
+    /// The MCP servers whose tools can be used; all of them, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
 }
 
 impl Default for ButlerConfig {
     fn default() -> Self {
-        Self { tool_timeout_ms: 120_000 }
+        Self { tool_timeout_ms: 120_000, mcp: None }
     }
 }
 
@@ -80,9 +81,7 @@ impl Butler {
                 Step::Say(sentence) => Told { sentence, worked: true, scene: None },
                 // What follows may depend on what is not clear yet.
                 Step::Ask(sentence) => Told { sentence, worked: false, scene: None },
-                Step::Use { tool, args, done } => {
-                    say::told(&self.use_tool(turn, &tools, &tool, args).await?, &done)
-                }
+                Step::Use { tool, args, done } => say::told(&self.use_tool(turn, &tool, args).await?, &done),
             };
             let space = if answer.is_empty() { "" } else { " " };
             let sentence = format!("{space}{}", told.sentence);
@@ -100,16 +99,10 @@ impl Butler {
     async fn use_tool(
         &self,
         turn: &mut Turn,
-        tools: &[Tool],
         name: &ToolName,
         args: Value,
     ) -> Result<Result<CallEnd, Failure>, AgentError> {
         let timeout = Duration::from_millis(self.config.tool_timeout_ms);
-        if tools.iter().any(|tool| tool.name == *name && needs_approval(tool))
-            && !turn.approve(name, &args, timeout).await?
-        {
-            return Ok(Ok(CallEnd::Failed(CallError::new("denied", "nobody has approved it"))));
-        }
         match turn.call(name, args, timeout).await {
             Ok(end) => Ok(Ok(end)),
             Err(AgentError::Failed(failure)) if can_be_told(failure.kind) => Ok(Err(failure)),
@@ -125,6 +118,11 @@ impl Agent for Butler {
     }
 
     async fn run(&self, turn: &mut Turn) -> Result<TurnEnd, AgentError> {
+        turn.approve_by(ApprovalPolicy {
+            which: Approval::Destructive,
+            of_clients: OfClients::LeftToThem,
+            patience: Duration::from_millis(self.config.tool_timeout_ms),
+        });
         let request = turn.request().clone();
         let text = request.text();
         match request {
@@ -167,14 +165,6 @@ async fn past(turn: &Turn) -> Past {
         }
     }
     past
-}
-
-/// Whether a person has to allow the use of a tool first. An application sees to that itself where its own
-/// tools are concerned.
-fn needs_approval(tool: &Tool) -> bool {
-    let marks = &tool.annotations;
-    let marked = marks.confirm == Some(true) || marks.destructive == Some(true);
-    marked && !matches!(tool.executor, Executor::Attachment(_))
 }
 
 /// Whether a failure is about the tool alone, and the turn can go on.

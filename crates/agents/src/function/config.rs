@@ -49,6 +49,9 @@ pub struct FunctionConfig {
     pub presence: bool,
     /// How many earlier messages of the session the function is told with each request.
     pub history: usize,
+    /// The MCP servers whose tools the function is told of and may use; none, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
 }
 
 impl Default for FunctionConfig {
@@ -71,6 +74,7 @@ impl Default for FunctionConfig {
             breaker_ms: 10_000,
             presence: false,
             history: 0,
+            mcp: None,
         }
     }
 }

@@ -45,6 +45,9 @@ pub struct McpConfig {
     /// those that the server calls destructive have to be confirmed anyway.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub confirm: Vec<String>,
+    /// How long that person may take, in milliseconds; then the answer is no. Agents with a time of their own for
+    /// this go by that.
+    pub approval_timeout_ms: u64,
     /// How long a call may take at most, in milliseconds.
     pub call_timeout_ms: u64,
     /// How long the server may take to start and to list its tools, in milliseconds.
@@ -80,6 +83,7 @@ impl Default for McpConfig {
             prefix: None,
             tools: None,
             confirm: Vec::new(),
+            approval_timeout_ms: 300_000,
             call_timeout_ms: 60_000,
             start_timeout_ms: 60_000,
             backoff_ms: 500,

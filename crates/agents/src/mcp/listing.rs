@@ -8,7 +8,7 @@ use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};
 use serde_json::{Value, json};
 use switchboard_core::ToolName;
-use switchboard_core::model::{Executor, Tool, ToolAnnotations};
+use switchboard_core::model::{Executor, MCP_SERVER, Tool, ToolAnnotations};
 use tracing::warn;
 
 use super::config::McpConfig;
@@ -35,7 +35,7 @@ impl Listed {
             version: None,
             executor: Executor::Agent,
             grace_ms: 0,
-            options: json!({ "mcp": server }),
+            options: json!({ MCP_SERVER: server }),
         }
     }
 }

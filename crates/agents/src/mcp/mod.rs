@@ -110,13 +110,24 @@ impl McpServers {
         self.table.knows(name)
     }
 
+    /// The server whose tool this is, if it can be called now.
+    pub fn server_of(&self, name: &ToolName) -> Option<String> {
+        self.table.server_of(name)
+    }
+
+    /// For how long a person is asked before a tool is used; none if its uses need no approval.
+    pub fn approval(&self, name: &ToolName) -> Option<Duration> {
+        self.table.approval(name)
+    }
+
     /// How every server is.
     pub fn status(&self) -> Vec<McpStatus> {
         self.table.status()
     }
 
     /// Calls a tool, and tells what is reported on the way. A call that takes longer than `timeout`,
-    /// or than its server is allowed, is cancelled; so is one whose future is dropped.
+    /// or than its server is allowed, is cancelled; so is one whose future is dropped. Nobody is asked here: a
+    /// [`Turn`](crate::Turn) sees to that.
     pub async fn call(
         &self,
         name: &ToolName,

@@ -91,6 +91,8 @@ pub(super) struct Route {
     pub(super) remote: String,
     /// How long a call may take.
     pub(super) patience: Duration,
+    /// How long a person may think about it.
+    pub(super) approval: Duration,
 }
 
 impl Entry {
@@ -114,6 +116,19 @@ impl Table {
 
     pub(super) fn knows(&self, name: &ToolName) -> bool {
         self.servers.lock().offers.contains_key(name)
+    }
+
+    pub(super) fn server_of(&self, name: &ToolName) -> Option<String> {
+        self.servers.lock().offers.get(name).map(|offer| offer.server.clone())
+    }
+
+    /// For how long a person is asked before a tool is used; none if its uses need no approval.
+    pub(super) fn approval(&self, name: &ToolName) -> Option<Duration> {
+        let servers = self.servers.lock();
+        let offer = servers.offers.get(name)?;
+        let marks = &offer.tool.annotations;
+        let marked = marks.confirm == Some(true) || marks.destructive == Some(true);
+        marked.then_some(offer.route.approval)
     }
 
     pub(super) fn find(&self, name: &ToolName) -> Option<Route> {
@@ -202,7 +217,8 @@ fn offers(entries: &BTreeMap<String, Entry>) -> BTreeMap<ToolName, Offer> {
                     continue;
                 };
                 let patience = Duration::from_millis(entry.config.call_timeout_ms);
-                let route = Route { link: link.clone(), remote: tool.name.clone(), patience };
+                let approval = Duration::from_millis(entry.config.approval_timeout_ms);
+                let route = Route { link: link.clone(), remote: tool.name.clone(), patience, approval };
                 let offer = Offer { tool: tool.offer(name.clone(), server), server: server.clone(), route };
                 offers.insert(name, offer);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use switchboard_core::model::{Executor, Tool, ToolAnnotations};
+use switchboard_core::model::Tool;
 use switchboard_core::{Callsign, ToolName};
 
 use crate::names::ModelNames;
@@ -12,17 +12,8 @@ use crate::toolbox::is_usable;
 /// Tools under names that the API takes.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    offers: BTreeMap<String, Offer>,
+    offers: BTreeMap<String, ToolName>,
     definitions: Vec<Value>,
-}
-
-/// A tool that the model may use.
-#[derive(Debug)]
-pub(super) struct Offer {
-    pub(super) name: ToolName,
-    pub(super) annotations: ToolAnnotations,
-    /// Whether the device that the turn is for executes it.
-    pub(super) of_device: bool,
 }
 
 impl Catalogue {
@@ -41,9 +32,7 @@ impl Catalogue {
                 function["description"] = json!(tool.description);
             }
             catalogue.definitions.push(json!({ "type": "function", "function": function }));
-            let of_device = matches!(tool.executor, Executor::Device(_));
-            let offer = Offer { name: tool.name.clone(), annotations: tool.annotations.clone(), of_device };
-            catalogue.offers.insert(name, offer);
+            catalogue.offers.insert(name, tool.name.clone());
         }
         catalogue
     }
@@ -54,7 +43,7 @@ impl Catalogue {
     }
 
     /// The tool that the model means.
-    pub(super) fn find(&self, name: &str) -> Option<&Offer> {
+    pub(super) fn find(&self, name: &str) -> Option<&ToolName> {
         self.offers.get(name)
     }
 }
@@ -69,6 +58,8 @@ fn parameters(schema: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_core::model::{Executor, ToolAnnotations};
+
     use super::*;
 
     fn tool(name: &str, executor: Executor) -> Tool {
@@ -108,8 +99,8 @@ mod tests {
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
         };
         assert!(names.iter().all(fits), "{names:?}");
-        assert_eq!(catalogue.find("fs_read").unwrap().name.as_str(), "fs.read");
-        assert_eq!(catalogue.find("fs_read_2").unwrap().name.as_str(), "fs/read");
+        assert_eq!(catalogue.find("fs_read").unwrap().as_str(), "fs.read");
+        assert_eq!(catalogue.find("fs_read_2").unwrap().as_str(), "fs/read");
         assert!(catalogue.find("fs.read").is_none());
     }
 
@@ -119,7 +110,7 @@ mod tests {
         assert!(catalogue(&tools, None, |_| false).definitions().is_none());
         let catalogue = catalogue(&tools, None, |name| name.as_str() == "shared");
         assert!(catalogue.find("own").is_none());
-        assert!(!catalogue.find("shared").unwrap().of_device);
+        assert!(catalogue.find("shared").is_some());
     }
 
     #[test]
@@ -127,7 +118,7 @@ mod tests {
         let device = |name| Executor::Device(Callsign::from(name));
         let tools = [tool("near", device("dev-7")), tool("far", device("dev-8"))];
         let catalogue = catalogue(&tools, Some(&Callsign::from("dev-7")), |_| false);
-        assert!(catalogue.find("near").unwrap().of_device);
+        assert!(catalogue.find("near").is_some());
         assert!(catalogue.find("far").is_none());
     }
 }

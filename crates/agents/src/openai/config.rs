@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::turn::Approval;
+
 /// How an [`OpenAi`](crate::OpenAi) agent reaches its model, and what it tells it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -37,6 +39,9 @@ pub struct OpenAiConfig {
     /// no question fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_tokens: Option<u64>,
+    /// The same where the client tells the history with each request, and `history_tokens` is not set; `history` does
+    /// not count there, unless it is 0.
+    pub client_history_tokens: u64,
     /// How freely the model chooses its words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
@@ -64,6 +69,9 @@ pub struct OpenAiConfig {
     pub extra: Map<String, Value>,
     /// Whether the model may use the tools of the session.
     pub tools: bool,
+    /// The MCP servers whose tools can be used; all of them, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
     /// How often the model may ask for tools within one turn.
     pub tool_rounds: u32,
     /// How long a tool may take, in milliseconds.
@@ -104,6 +112,7 @@ impl Default for OpenAiConfig {
             system: None,
             history: 50,
             history_tokens: None,
+            client_history_tokens: 100_000,
             temperature: None,
             max_tokens: None,
             include_usage: true,
@@ -113,6 +122,7 @@ impl Default for OpenAiConfig {
             think_tags: false,
             extra: Map::new(),
             tools: true,
+            mcp: None,
             tool_rounds: 8,
             tool_timeout_ms: 60_000,
             tool_result_bytes: 64 << 10,
@@ -128,21 +138,6 @@ impl Default for OpenAiConfig {
             max_backoff_ms: 20_000,
         }
     }
-}
-
-/// Which uses of tools a person has to approve before they happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Approval {
-    /// Those of tools that are marked as destructive, or as in need of confirmation. A device that
-    /// a turn is for was handed over together with the task, so that only the latter mark counts
-    /// for its tools.
-    #[default]
-    Destructive,
-    /// All of them.
-    Always,
-    /// None.
-    Never,
 }
 
 /// Something that must not be seen: usable, but redacted wherever it is formatted.

@@ -1,7 +1,6 @@
 //! An agent behind any endpoint that is compatible with OpenAI's chat completions.
 
 mod answer;
-mod approval;
 mod catalogue;
 mod config;
 mod cost;
@@ -25,11 +24,11 @@ use switchboard_core::model::{FailureKind, Finish, Output, TurnEnd, TurnOutcome,
 use crate::agent::{Agent, AgentError};
 use crate::http;
 use crate::names::ModelNames;
-use crate::turn::Turn;
+use crate::turn::{ApprovalPolicy, OfClients, Turn};
 use answer::Answer;
 use catalogue::Catalogue;
 
-pub use config::{Approval, OpenAiConfig, Secret};
+pub use config::{OpenAiConfig, Secret};
 
 /// Asks a model. Answers and reasoning are streamed; the tools of the session are offered to the
 /// model, and whoever offers them executes what it asks for, after a person has approved it where
@@ -125,16 +124,19 @@ impl OpenAi {
     async fn messages(&self, turn: &Turn) -> Vec<Value> {
         let brief = turn.brief();
         let told = brief.recall.and_then(|count| usize::try_from(count).ok());
-        let history = turn.history(self.config.history).await;
+        // A client that tells the history has chosen what belongs to it: tokens are its bound, not messages.
+        let most = if told.is_some() { self.config.history.min(1) * MAX_TOLD } else { self.config.history };
+        let history = turn.history(most).await;
         // Whoever tells the history tells all of it.
-        let more = told.is_none_or(|told| history.len() < told) && history.len() >= self.config.history;
+        let more = told.is_none_or(|told| history.len() < told) && history.len() >= most;
         let remembered = prompt::remembered_hint(&brief.remembered);
         let setting = brief.setting.as_deref();
         let instructions = setting.and_then(|setting| setting.instructions.clone());
         let scene = setting.and_then(|setting| setting.scene.as_deref()).and_then(prompt::scene_hint);
         let beside: Vec<&str> =
             [&instructions, &remembered, &scene].into_iter().flatten().map(String::as_str).collect();
-        let tokens = self.config.history_tokens;
+        let told_tokens = told.map(|_| self.config.client_history_tokens);
+        let tokens = self.config.history_tokens.or(told_tokens);
         let shown = window::newest(&history, more, &brief.request, &beside, tokens);
         let system = self.config.system.as_deref().map(|system| system::fill(system, brief, turn.now()));
         let device = brief.device.as_ref().map(prompt::device_hint);
@@ -163,6 +165,11 @@ impl Agent for OpenAi {
         if let TurnRequest::Tool { name, .. } = &request {
             return Err(AgentError::failed(FailureKind::ToolNotFound, format!("no such tool: {name}")));
         }
+        turn.approve_by(ApprovalPolicy {
+            which: self.config.approve,
+            of_clients: OfClients::Asked,
+            patience: Duration::from_millis(self.config.approval_timeout_ms),
+        });
         let device = turn.brief().device.clone();
         let mut messages = self.messages(turn).await;
         let mut names = ModelNames::default();
@@ -218,3 +225,6 @@ fn state(text: &str) -> Value {
     let plain = text.trim().trim_start_matches("```json").trim_start_matches("```").trim_end_matches("```");
     serde_json::from_str(plain).unwrap_or_else(|_| json!({ "text": text }))
 }
+
+/// Messages of a history that a client tells.
+const MAX_TOLD: usize = 10_000;

@@ -17,13 +17,11 @@ enum Plan {
     Use(ToolUse),
     /// It cannot be, since the model has it wrong.
     Fail(CallError),
-    /// It may not be, and the model is told why.
-    Tell(String),
 }
 
 impl OpenAi {
     /// Has the tools of one answer run, and says what came of each in words for the model, in the
-    /// order in which it asked. What has to be approved is asked about before anything runs.
+    /// order in which it asked.
     pub(super) async fn use_tools(
         &self,
         turn: &mut Turn,
@@ -33,7 +31,7 @@ impl OpenAi {
         let mut told = vec![String::new(); calls.len()];
         let (mut uses, mut places, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         for (call, place) in calls.iter().zip(&mut told) {
-            match self.plan(turn, catalogue, call).await? {
+            match plan(catalogue, call) {
                 Plan::Use(tool) => {
                     uses.push(tool);
                     places.push((call, place));
@@ -42,7 +40,6 @@ impl OpenAi {
                     *place = format!("error: {}", error.message);
                     wrong.push((call, error));
                 }
-                Plan::Tell(reason) => *place = reason,
             }
         }
         // Whoever watches is shown every call of the answer: first all of them, then how they end.
@@ -63,29 +60,6 @@ impl OpenAi {
         Ok(told.into_iter().map(|text| shortened(text, self.config.tool_result_bytes)).collect())
     }
 
-    async fn plan(
-        &self,
-        turn: &mut Turn,
-        catalogue: &Catalogue,
-        call: &wire::Call,
-    ) -> Result<Plan, AgentError> {
-        let Some(offer) = catalogue.find(&call.name) else {
-            let message = format!("there is no tool called {}", unknown(call));
-            return Ok(Plan::Fail(CallError::new(UNKNOWN, message)));
-        };
-        let args = match arguments(call) {
-            Ok(args) => args,
-            Err(reason) => return Ok(Plan::Fail(CallError::new(INVALID, reason))),
-        };
-        if self.config.approve.concerns(offer) {
-            let patience = Duration::from_millis(self.config.approval_timeout_ms);
-            if !turn.approve(&offer.name, &args, patience).await? {
-                return Ok(Plan::Tell("error: the user did not approve".into()));
-            }
-        }
-        Ok(Plan::Use(ToolUse { name: offer.name.clone(), args }))
-    }
-
     async fn run_tools(
         &self,
         turn: &mut Turn,
@@ -100,6 +74,18 @@ impl OpenAi {
             ended.extend(turn.call_all(vec![tool], timeout).await?);
         }
         Ok(ended)
+    }
+}
+
+/// Whether the model has it right.
+fn plan(catalogue: &Catalogue, call: &wire::Call) -> Plan {
+    let Some(name) = catalogue.find(&call.name) else {
+        let message = format!("there is no tool called {}", unknown(call));
+        return Plan::Fail(CallError::new(UNKNOWN, message));
+    };
+    match arguments(call) {
+        Ok(args) => Plan::Use(ToolUse { name: name.clone(), args }),
+        Err(reason) => Plan::Fail(CallError::new(INVALID, reason)),
     }
 }
 
@@ -118,7 +104,7 @@ fn arguments(call: &wire::Call) -> Result<Value, String> {
 /// Shows a call that nobody runs.
 async fn show(turn: &mut Turn, catalogue: &Catalogue, call: &wire::Call) -> Result<CallId, AgentError> {
     let name = match catalogue.find(&call.name) {
-        Some(offer) => offer.name.clone(),
+        Some(name) => name.clone(),
         None => ToolName::new(unknown(call)),
     };
     let args = arguments(call).unwrap_or_else(|_| Value::Object(Map::new()));

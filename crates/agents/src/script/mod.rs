@@ -35,6 +35,9 @@ pub struct ScriptConfig {
     pub path: Option<PathBuf>,
     /// The story to play when there is no file.
     pub builtin: BuiltinStory,
+    /// The MCP servers whose tools can be used; all of them, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
 }
 
 /// A story that comes with the program.

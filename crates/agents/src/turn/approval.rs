@@ -2,32 +2,138 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_core::ToolName;
-use switchboard_core::model::{CallEnd, CallKind, TurnRequest};
+use switchboard_core::model::{CallEnd, CallError, CallKind, Executor, Tool, TurnRequest};
 
+use super::calls::ToolUse;
 use super::{Brief, Turn};
 use crate::agent::AgentError;
 
-impl Turn {
-    /// Asks a person whether a tool may be used. Whoever is not there, or says anything but yes, does not allow it.
-    ///
-    /// # Errors
-    /// The turn is over.
-    pub(crate) async fn approve(
-        &mut self,
-        tool: &ToolName,
-        args: &Value,
-        patience: Duration,
-    ) -> Result<bool, AgentError> {
-        let text = question(&self.brief, tool, args);
-        let kind = CallKind::Question { text, schema: Some(schema()), approves: Some(tool.clone()) };
-        match self.request_call(kind, patience).await {
-            Ok(end) => Ok(approved(&end)),
-            Err(AgentError::Failed(_)) => Ok(false),
-            Err(AgentError::Over) => Err(AgentError::Over),
+/// Which uses of tools a person has to approve before they happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Approval {
+    /// Those of tools that are marked as destructive, or as in need of confirmation. A device that
+    /// a turn is for was handed over together with the task, so that only the latter mark counts
+    /// for its tools.
+    #[default]
+    Destructive,
+    /// All of them.
+    Always,
+    /// None.
+    Never,
+}
+
+impl Approval {
+    /// Whether a use of this tool has to be approved.
+    fn concerns(self, tool: &Tool) -> bool {
+        let marks = &tool.annotations;
+        let handed_over = matches!(tool.executor, Executor::Device(_));
+        match self {
+            Self::Destructive => {
+                marks.confirm == Some(true) || (marks.destructive == Some(true) && !handed_over)
+            }
+            Self::Always => true,
+            Self::Never => false,
         }
     }
+}
+
+/// What an agent has a person asked about. Without one, a person is asked about those tools of this process
+/// that are marked, and about no others: whoever else executes a tool is there to refuse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ApprovalPolicy {
+    pub(crate) which: Approval,
+    /// What of the tools that clients bring along.
+    pub(crate) of_clients: OfClients,
+    /// For how long the person is waited for.
+    pub(crate) patience: Duration,
+}
+
+/// Whether a person is asked about the tools of clients, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OfClients {
+    /// As about all others.
+    Asked,
+    /// No: the application sees to that itself.
+    LeftToThem,
+}
+
+impl ApprovalPolicy {
+    fn concerns(&self, tool: &Tool) -> bool {
+        let left =
+            self.of_clients == OfClients::LeftToThem && matches!(tool.executor, Executor::Attachment(_));
+        !left && self.which.concerns(tool)
+    }
+}
+
+impl Turn {
+    /// From now on a person is asked about what this policy says.
+    pub(crate) const fn approve_by(&mut self, policy: ApprovalPolicy) {
+        self.policy = Some(policy);
+    }
+
+    /// Asks a person about every use that has to be approved, one after another; of those that may not happen,
+    /// answers how they end.
+    pub(super) async fn approve(&mut self, uses: &[ToolUse]) -> Result<Vec<Option<CallEnd>>, AgentError> {
+        let offered = match self.policy {
+            Some(ApprovalPolicy { which: Approval::Never, .. }) | None => Vec::new(),
+            Some(_) => self.tools().await,
+        };
+        let mut denied = Vec::with_capacity(uses.len());
+        for tool in uses {
+            let kind = self.approval_of(tool);
+            let patience = match self.repeats_next(&kind) {
+                // Tools may have come or gone since an earlier run has asked, or has not.
+                Some(true) => Some(Duration::ZERO),
+                Some(false) => None,
+                None => self.patience(&tool.name, &offered),
+            };
+            denied.push(match patience {
+                Some(patience) => denial(self.request_call(kind, patience).await)?,
+                None => None,
+            });
+        }
+        Ok(denied)
+    }
+
+    /// For how long a person is asked before a tool is used; none if nobody is.
+    pub(super) fn patience(&self, name: &ToolName, offered: &[Tool]) -> Option<Duration> {
+        let own = self.toolbox.as_ref().and_then(|toolbox| toolbox.approval(name));
+        match &self.policy {
+            None => own,
+            Some(policy) => {
+                let marked = own.is_some() && policy.which != Approval::Never;
+                let concerned = || offered.iter().any(|tool| tool.name == *name && policy.concerns(tool));
+                (marked || concerned()).then_some(policy.patience)
+            }
+        }
+    }
+
+    /// The question whether a tool may be used.
+    pub(super) fn approval_of(&self, tool: &ToolUse) -> CallKind {
+        let text = question(&self.brief, &tool.name, &tool.args);
+        CallKind::Question { text, schema: Some(schema()), approves: Some(tool.name.clone()) }
+    }
+}
+
+/// How a use ends that was not approved; none if it was. Whoever is not there, or says anything but yes, does not
+/// allow it.
+pub(super) fn denial(asked: Result<CallEnd, AgentError>) -> Result<Option<CallEnd>, AgentError> {
+    let reason = match asked {
+        Ok(end) if approved(&end) => return Ok(None),
+        Ok(CallEnd::TimedOut) | Err(AgentError::Failed(_)) => "nobody has approved it",
+        Ok(CallEnd::Done { .. } | CallEnd::Failed(_) | CallEnd::Cancelled) => "the user did not approve",
+        Err(AgentError::Over) => return Err(AgentError::Over),
+    };
+    Ok(Some(CallEnd::Failed(CallError::new(DENIED, reason))))
+}
+
+/// Whether a use of a tool was not approved.
+pub(crate) fn is_denied(error: &CallError) -> bool {
+    error.name == DENIED
 }
 
 /// What the person is asked. The names and the arguments are somebody's choice, so they are quoted;
@@ -78,6 +184,8 @@ fn approved(end: &CallEnd) -> bool {
 
 /// Words that mean yes.
 const YES: &[&str] = &["yes", "y", "ok", "okay", "approve", "approved", "allow", "true"];
+/// The name of the error that ends what was not approved.
+const DENIED: &str = "denied";
 /// Letters of a name in a question.
 const MAX_NAME_CHARS: usize = 200;
 /// Letters of the arguments in a question.
@@ -86,9 +194,51 @@ const MAX_ARGUMENT_CHARS: usize = 1000;
 #[cfg(test)]
 mod tests {
     use switchboard_core::Timestamp;
-    use switchboard_core::model::{CallError, Origin};
+    use switchboard_core::model::{Origin, ToolAnnotations};
 
     use super::*;
+
+    fn tool(destructive: Option<bool>, confirm: Option<bool>, executor: Executor) -> Tool {
+        Tool {
+            name: "t".into(),
+            description: String::new(),
+            input_schema: json!({}).into(),
+            output_schema: None,
+            annotations: ToolAnnotations { destructive, confirm, ..ToolAnnotations::default() },
+            version: None,
+            executor,
+            grace_ms: 0,
+            options: Value::Null,
+        }
+    }
+
+    #[test]
+    fn marks_decide_what_has_to_be_approved() {
+        let asks = |which: Approval, destructive, confirm, executor| {
+            let policy = ApprovalPolicy { which, of_clients: OfClients::Asked, patience: Duration::ZERO };
+            policy.concerns(&tool(destructive, confirm, executor))
+        };
+        let (anyone, device) = (|| Executor::Anyone, || Executor::Device("pi".into()));
+        assert!(asks(Approval::Destructive, Some(true), None, anyone()));
+        assert!(asks(Approval::Destructive, None, Some(true), anyone()));
+        assert!(!asks(Approval::Destructive, Some(false), Some(false), anyone()));
+        assert!(!asks(Approval::Destructive, None, None, anyone()));
+        assert!(!asks(Approval::Destructive, Some(true), None, device()));
+        assert!(asks(Approval::Destructive, None, Some(true), device()));
+        assert!(asks(Approval::Always, None, None, device()));
+        assert!(!asks(Approval::Never, Some(true), Some(true), anyone()));
+    }
+
+    #[test]
+    fn an_application_may_see_to_its_own_tools() {
+        let (which, patience) = (Approval::Destructive, Duration::ZERO);
+        for (of_clients, asks) in [(OfClients::Asked, true), (OfClients::LeftToThem, false)] {
+            let policy = ApprovalPolicy { which, of_clients, patience };
+            let marked = |executor| tool(None, Some(true), executor);
+            assert_eq!(policy.concerns(&marked(Executor::Attachment("att".into()))), asks);
+            assert!(policy.concerns(&marked(Executor::Anyone)));
+        }
+    }
 
     #[test]
     fn only_a_yes_is_a_yes() {

@@ -13,6 +13,7 @@ use switchboard_core::model::{
 use switchboard_core::{Attempt, CallId, Op, Timestamp, ToolName, hex};
 use tokio::sync::mpsc;
 
+use super::approval::denial;
 use super::either::is_left_to_agent;
 use super::{Turn, diverged, over};
 use crate::agent::AgentError;
@@ -23,6 +24,9 @@ use crate::command::{self, Command, CommandEnd};
 pub trait Toolbox: std::fmt::Debug + Send + Sync {
     /// Whether it has a tool of this name now.
     fn knows(&self, name: &ToolName) -> bool;
+
+    /// For how long a person is asked before this tool is used; none if nobody has to be.
+    fn approval(&self, name: &ToolName) -> Option<Duration>;
 
     /// Runs a tool to its end; dropping the future cancels it. What it reports on the way goes into
     /// `progress`.
@@ -54,7 +58,8 @@ pub(super) enum By {
 }
 
 impl Turn {
-    /// Asks whoever offers the tool to run it, and waits for the result.
+    /// Asks whoever offers the tool to run it, and waits for the result. If its use has to be approved, a person
+    /// is asked first; where they do not approve, it ends as failed.
     ///
     /// # Errors
     /// The tool is unknown, or the turn is over.
@@ -64,6 +69,11 @@ impl Turn {
         args: Value,
         timeout: Duration,
     ) -> Result<CallEnd, AgentError> {
+        let tool = ToolUse { name: name.clone(), args };
+        if let Some(denied) = self.approve(std::slice::from_ref(&tool)).await?.into_iter().next().flatten() {
+            return Ok(denied);
+        }
+        let ToolUse { args, .. } = tool;
         if self.executes(name)
             && let Some(end) = self.offer(name, args.clone(), timeout).await?
         {
@@ -72,12 +82,26 @@ impl Turn {
         self.request_call(CallKind::Tool { name: name.clone(), args: args.into() }, timeout).await
     }
 
-    /// Has several tools run at the same time, and waits for all of them. A use that cannot even
-    /// begin, for example because nobody offers the tool any more, fails alone.
+    /// Has several tools run at the same time, and waits for all of them. What has to be approved is asked about
+    /// before any of them runs. A use that cannot even begin, for example because nobody offers the tool any
+    /// more, fails alone.
     ///
     /// # Errors
     /// The turn is over.
     pub async fn call_all(
+        &mut self,
+        uses: Vec<ToolUse>,
+        timeout: Duration,
+    ) -> Result<Vec<Result<CallEnd, Failure>>, AgentError> {
+        let denied = self.approve(&uses).await?;
+        let allowed = uses.into_iter().zip(&denied).filter(|(_, denied)| denied.is_none());
+        let allowed = allowed.map(|(tool, _)| tool).collect();
+        let mut ended = self.call_allowed(allowed, timeout).await?.into_iter();
+        let end = |denied: Option<CallEnd>| denied.map(Ok).or_else(|| ended.next());
+        Ok(denied.into_iter().filter_map(end).collect())
+    }
+
+    async fn call_allowed(
         &mut self,
         uses: Vec<ToolUse>,
         timeout: Duration,
@@ -134,6 +158,55 @@ impl Turn {
     pub async fn request_as(&self, id: CallId, kind: CallKind, timeout: Duration) -> Result<(), AgentError> {
         let op = self.asking(id, kind, None, self.port.now().after(timeout));
         self.port.submit(op).await.map_err(over)
+    }
+
+    /// As [`request_as`](Self::request_as), of somebody who is named, whether they are known to offer the tool or not.
+    ///
+    /// # Errors
+    /// A call of this name is open, or the turn is over.
+    pub(crate) async fn request_of(
+        &self,
+        executor: Executor,
+        id: CallId,
+        kind: CallKind,
+        timeout: Duration,
+    ) -> Result<(), AgentError> {
+        let op = self.asking(id, kind, Some(executor), self.port.now().after(timeout));
+        self.port.submit(op).await.map_err(over)
+    }
+
+    /// Uses a tool of this process under a name of the agent's own choice, after a person has approved it where
+    /// that is needed; none if the turn is over first. Runs beside whatever else the agent does. Not for agents
+    /// that repeat themselves after a loss.
+    pub(crate) fn use_as(
+        &self,
+        id: CallId,
+        tool: ToolUse,
+        timeout: Duration,
+    ) -> impl Future<Output = Option<CallEnd>> + Send + use<> {
+        let turn = self.beside();
+        async move {
+            match turn.use_named(id, tool, timeout).await {
+                Ok(end) => Some(end),
+                Err(AgentError::Failed(failure)) => {
+                    Some(CallEnd::Failed(CallError::new("unavailable", failure.message)))
+                }
+                Err(AgentError::Over) => None,
+            }
+        }
+    }
+
+    async fn use_named(&self, id: CallId, tool: ToolUse, timeout: Duration) -> Result<CallEnd, AgentError> {
+        if let Some(patience) = self.patience(&tool.name, &[]) {
+            let question = CallId::new(format!("{id}{APPROVAL}"));
+            let kind = self.approval_of(&tool);
+            self.request_as(question.clone(), kind, patience).await?;
+            if let Some(denied) = denial(Ok(self.end_of(&question).await?))? {
+                return Ok(denied);
+            }
+        }
+        let kind = CallKind::Tool { name: tool.name, args: tool.args.into() };
+        self.carry_out(id, kind, None, By::Owner, timeout).await
     }
 
     /// The answer to a call that was asked for.
@@ -325,10 +398,19 @@ impl Turn {
     /// calls depend on nothing but their order, so that a repetition finds its own again.
     pub(super) fn next_call(&mut self, kind: &CallKind) -> Result<(CallId, Option<Attempt>), AgentError> {
         self.calls += 1;
+        let base = self.call_name(self.calls);
+        self.journal.call(&base, kind, self.brief.fence).ok_or_else(diverged)
+    }
+
+    /// Whether an earlier run has asked for this in the place of the next call; none if it has not come so far.
+    pub(super) fn repeats_next(&self, kind: &CallKind) -> Option<bool> {
+        self.journal.kind(&self.call_name(self.calls + 1)).map(|known| known == kind)
+    }
+
+    fn call_name(&self, number: u32) -> String {
         let digest = Sha256::digest(self.brief.turn.as_str().as_bytes());
         let token = hex(digest.iter().take(6));
-        let base = format!("call_{token}_{}", self.calls);
-        self.journal.call(&base, kind, self.brief.fence).ok_or_else(diverged)
+        format!("call_{token}_{number}")
     }
 }
 
@@ -340,5 +422,7 @@ pub(super) fn reportable(end: CallEnd) -> CallEnd {
     }
 }
 
+/// What the name of an approval adds to that of the use that it is about.
+const APPROVAL: &str = ".approval";
 /// Reports of a tool that may wait for the session.
 const PROGRESS_ROOM: usize = 16;

@@ -22,6 +22,8 @@ use tokio::sync::watch;
 
 use crate::agent::AgentError;
 
+pub use approval::Approval;
+pub(crate) use approval::{ApprovalPolicy, OfClients, is_denied};
 pub use calls::{ToolUse, Toolbox};
 pub use port::{Brief, TurnPort};
 pub use resumption::{PastCall, Resumption};
@@ -42,6 +44,8 @@ pub struct Turn {
     /// Where an earlier run has let go of the turn.
     resumption: Option<Resumption>,
     toolbox: Option<Arc<dyn Toolbox>>,
+    /// About which uses of tools a person is asked.
+    policy: Option<ApprovalPolicy>,
 }
 
 impl Turn {
@@ -55,7 +59,32 @@ impl Turn {
         let resumption = Resumption::of(&journal);
         let journal = if resumption.is_some() { Journal::default() } else { Journal::new(journal) };
         let repeated = BTreeMap::new();
-        Self { brief, port, interrupted, journal, repeated, calls: 0, resumption, toolbox: None }
+        Self {
+            brief,
+            port,
+            interrupted,
+            journal,
+            repeated,
+            calls: 0,
+            resumption,
+            toolbox: None,
+            policy: None,
+        }
+    }
+
+    /// The same turn for work that goes on beside the agent's own, and repeats nothing.
+    fn beside(&self) -> Self {
+        Self {
+            brief: self.brief.clone(),
+            port: self.port.clone(),
+            interrupted: self.interrupted.clone(),
+            journal: Journal::default(),
+            repeated: BTreeMap::new(),
+            calls: 0,
+            resumption: None,
+            toolbox: self.toolbox.clone(),
+            policy: self.policy,
+        }
     }
 
     /// Gives the agent tools that are executed in this process.

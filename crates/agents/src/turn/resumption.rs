@@ -49,8 +49,10 @@ impl Resumption {
                     records += 1;
                     state = None;
                 }
-                // What the executor does itself is no question.
-                Event::CallRequested { call, .. } if call.executor == Executor::Agent => {
+                // What the executor does itself, or wants to do, is no question of its own.
+                Event::CallRequested { call, .. }
+                    if call.executor == Executor::Agent || call.kind.is_approval() =>
+                {
                     records += 1;
                     state = None;
                 }

@@ -25,7 +25,7 @@ pub use message::{Author, Import, Message, Names, Parent, Part, Place, Told, Voi
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};
 pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, Remembered, Standby, Usage};
 pub use standing::Standing;
-pub use tool::{Tool, ToolAnnotations};
+pub use tool::{MCP_SERVER, Tool, ToolAnnotations};
 pub use turn::{
     Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, Setting, TurnEnd, TurnOutcome,
     TurnRequest,

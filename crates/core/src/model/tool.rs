@@ -38,6 +38,16 @@ pub struct Tool {
     pub options: Value,
 }
 
+impl Tool {
+    /// The MCP server whose tool this is, if it is one of a server's.
+    pub fn mcp_server(&self) -> Option<&str> {
+        self.options.get(MCP_SERVER).filter(|_| self.executor == Executor::Agent)?.as_str()
+    }
+}
+
+/// Where the options of a tool name its MCP server.
+pub const MCP_SERVER: &str = "mcp";
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 const fn is_zero(grace_ms: &u32) -> bool {
     *grace_ms == 0

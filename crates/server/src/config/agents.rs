@@ -36,10 +36,30 @@ pub enum AgentConfig {
     Off(OffConfig),
 }
 
-/// The demonstration has nothing to configure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DemoConfig {}
+impl AgentConfig {
+    /// The MCP servers whose tools it reaches; none: every one.
+    pub(crate) fn mcp(&self) -> Option<&[String]> {
+        match self {
+            Self::Echo(config) => config.mcp.as_deref(),
+            Self::Script(config) => config.mcp.as_deref(),
+            Self::Butler(config) => config.mcp.as_deref(),
+            Self::OpenAi(config) => config.mcp.as_deref(),
+            Self::Demo(config) => config.mcp.as_deref(),
+            // What is elsewhere is told of no tools unless the operator says so.
+            Self::Function(config) => Some(config.mcp.as_deref().unwrap_or_default()),
+            Self::Off(_) => Some(&[]),
+        }
+    }
+}
+
+/// The demonstration plays a story of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DemoConfig {
+    /// The MCP servers whose tools can be used; all of them, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
+}
 
 /// An agent that is not there has nothing to configure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +70,7 @@ pub struct OffConfig {}
 pub(super) fn built_in() -> BTreeMap<String, AgentConfig> {
     BTreeMap::from([
         ("butler".to_owned(), AgentConfig::Butler(ButlerConfig::default())),
-        ("demo".to_owned(), AgentConfig::Demo(DemoConfig {})),
+        ("demo".to_owned(), AgentConfig::Demo(DemoConfig::default())),
         ("echo".to_owned(), AgentConfig::Echo(EchoConfig::default())),
     ])
 }
@@ -159,6 +179,12 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
         "history_tokens",
         Kind::Integer,
         "openai: how many tokens the earlier messages, what is remembered, the setting and the request may have together; estimated as one for four bytes of ASCII or two of anything else, four for each message, 1000 for an image.",
+    ),
+    (
+        "client_history_tokens",
+        Kind::Integer,
+        "openai: the same where the client tells the history with each request, and `history_tokens` is not set; \
+         `history` does not count there, unless it is 0.",
     ),
     ("temperature", Kind::Number, "openai: how freely the model chooses its words."),
     ("max_tokens", Kind::Integer, "openai: how many tokens an answer may have."),
@@ -276,6 +302,12 @@ const AGENT_KEYS: &[(&str, Kind, &str)] = &[
     ),
     ("breaker_ms", Kind::Integer, "function: for how long it is left alone, in milliseconds."),
     ("presence", Kind::Boolean, "function: whether it is told when clients come and go."),
+    (
+        "mcp",
+        Kind::List(&Kind::Text),
+        "The MCP servers whose tools it reaches, by their names in `mcp`; unset, a function none, every other \
+         agent all of them.",
+    ),
 ];
 
 const MCP_KEYS: &[(&str, Kind, &str)] = &[
@@ -304,6 +336,12 @@ const MCP_KEYS: &[(&str, Kind, &str)] = &[
         "confirm",
         Kind::List(&Kind::Text),
         "Tools whose every use a person has to confirm, besides those that the server calls destructive.",
+    ),
+    (
+        "approval_timeout_ms",
+        Kind::Integer,
+        "How long that person may take, in milliseconds; then the answer is no. Agents with a time of their own \
+         for this go by that.",
     ),
     ("call_timeout_ms", Kind::Integer, "How long a call may take at most, in milliseconds."),
     (

@@ -434,6 +434,12 @@ impl Config {
 
     fn check_agents(&self, findings: &mut Findings) {
         for (name, agent) in &self.agents {
+            for server in
+                agent.mcp().unwrap_or_default().iter().filter(|server| !self.mcp.contains_key(*server))
+            {
+                let message = format!("no MCP server {server}: expected a name of `mcp`");
+                findings.add(format!("agents.{name}.mcp"), message);
+            }
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
             if name.is_empty() || name.len() > 64 || !name.bytes().all(fits) {
                 findings.add(format!("agents.{name}"), "expected a name of 1 to 64 letters, digits, - and _");

@@ -128,7 +128,7 @@ fn every_key_of_an_agent_is_documented_and_read() {
             ..FunctionConfig::default()
         }),
         AgentConfig::Butler(ButlerConfig::default()),
-        AgentConfig::Demo(DemoConfig {}),
+        AgentConfig::Demo(DemoConfig { mcp: Some(vec!["files".into()]) }),
         AgentConfig::Off(OffConfig {}),
     ] {
         read.extend(Table::try_from(agent).unwrap().keys().cloned());
@@ -169,6 +169,8 @@ fn functions_routes_and_servers_of_tools_are_checked() {
     assert!(problems(&private).contains("allow_private"), "{}", problems(&private));
     assert!(problems("[[routes]]\nagent = \"nobody\"").contains("routes[0].agent"));
     assert!(problems("[mcp.x]").contains("mcp.x"));
+    let unknown = problems("[agents.e]\nkind = \"echo\"\nmcp = [\"x\"]");
+    assert!(unknown.contains("agents.e.mcp") && unknown.contains("no MCP server x"), "{unknown}");
     assert!(load(&format!("{function}jwt = true\nurl = \"https://f.test\""), &[], &[]).is_ok());
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn sessions_in(
     let chroniclers = Chroniclers::new(chroniclers);
     let memory = Arc::new(Memory::new(config).unwrap());
     let directory = Directory {
+        servers: BTreeMap::new(),
         agents,
         default: AgentId::from("nobody"),
         routes: Routes::default(),

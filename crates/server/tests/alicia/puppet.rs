@@ -107,6 +107,10 @@ impl Toolbox for Abacus {
         name.as_str() == ABACUS
     }
 
+    fn approval(&self, _: &ToolName) -> Option<Duration> {
+        None
+    }
+
     async fn run(&self, _: &ToolName, _: Value, _: Duration, _: mpsc::Sender<String>) -> CallEnd {
         CallEnd::done(json!({ "by": "server" }))
     }
