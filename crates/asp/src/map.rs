@@ -320,7 +320,7 @@ fn render_output<'a>(output: &'a Output, viewer: &Viewer<'_>) -> Rendered<'a> {
         Output::Checklist(checklist) if wants("data") => {
             let value = serde_json::to_value(checklist).unwrap_or_default();
             Rendered::Record(RecordBody::Data {
-                mime: Some("application/vnd.switchboard.checklist+json".into()),
+                mime: Some(CHECKLIST.into()),
                 value: Value::try_from(value).unwrap_or(Value::Null),
             })
         }
@@ -417,6 +417,8 @@ fn usage(counts: &model::Usage) -> Usage {
     Usage(counts.0.iter().map(|(name, count)| (name.clone(), *count)).collect())
 }
 
+/// The media type of a plan and how far it is.
+pub(crate) const CHECKLIST: &str = "application/vnd.switchboard.checklist+json";
 /// Where the detail of a failure holds the ERROR of a function.
 pub const FUNCTION_ERROR: &str = "asp";
 

@@ -95,8 +95,15 @@ impl Work<'_> {
                     MessageSource::BodyIfJson => message_from_body(&beginning(response.body).await),
                     MessageSource::Relay => None,
                 };
-                let message =
-                    said.unwrap_or_else(|| format!("the function refused the request (HTTP {status})"));
+                let message = said.unwrap_or_else(|| self.refused(status));
+                if code == Code::AgentNotFound {
+                    tracing::warn!(
+                        agent = %self.turn.brief().agent,
+                        url = self.function.endpoint.shown_url(),
+                        status,
+                        "there is no function at this address: look at `url` and `single_url` of the agent"
+                    );
+                }
                 Ok(Attempt::Failed(map::failure(code, message)))
             }
             Verdict::Retry { after_ms, then } => {
@@ -206,6 +213,22 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// What a refusal is told as. Where nothing answers at the address, its path helps; the host is nobody's
+    /// business but the operator's, whose log names it.
+    fn refused(&self, status: u16) -> String {
+        let refused = format!("the function refused the request (HTTP {status})");
+        if status != 404 {
+            return refused;
+        }
+        let path = self.function.endpoint.shown_path();
+        let hint = if self.function.config.single_url {
+            "serve it there, or correct `url`"
+        } else {
+            "serve it there, or set `single_url` to have everything sent to `url` itself"
+        };
+        format!("{refused}: there is nothing at the path {path}; {hint}")
     }
 
     fn fell_silent(&self, gap: Duration) -> Attempt {

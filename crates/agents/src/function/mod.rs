@@ -16,6 +16,7 @@ mod config;
 mod exchange;
 mod guard;
 mod keys;
+mod octets;
 mod relay;
 mod request;
 mod work;

@@ -14,7 +14,7 @@ use switchboard_asp::relay::{
     self, CancelGrant, Event, Invocation, Payload, Principal, PushGrant, SigningKey, body_hash, map, sign,
     webhook_id,
 };
-use switchboard_core::model::Setting;
+use switchboard_core::model::{Executor, Setting, Tool};
 use switchboard_core::{Pii, PrincipalId, Timestamp, hex};
 
 use super::config::{FunctionConfig, FunctionError};
@@ -76,6 +76,19 @@ impl Endpoint {
         put(relay::X_ASP_DEADLINE_MS, invocation.deadline_ms.unwrap_or(0).to_string());
         put("traceparent", trace_parent(invocation));
         self.client.post(url).headers(headers).body(body)
+    }
+
+    /// Where turns are sent to, for a person: without what may be secret in it.
+    pub(super) fn shown_url(&self) -> String {
+        let mut url = self.url_for(Event::Invoke);
+        url.set_query(None);
+        url.set_fragment(None);
+        url.to_string().chars().take(MAX_SHOWN_URL).collect()
+    }
+
+    /// The path of that.
+    pub(super) fn shown_path(&self) -> String {
+        self.url_for(Event::Invoke).path().chars().take(MAX_SHOWN_URL).collect()
     }
 
     fn url_for(&self, event: Event) -> Url {
@@ -143,11 +156,13 @@ pub(super) struct Beside<'a> {
     pub(super) remembered: Vec<String>,
     /// What the application wants, and what whoever asks has before their eyes.
     pub(super) setting: Option<&'a Setting>,
+    /// What it can ask for with `call`.
+    pub(super) tools: Vec<Tool>,
 }
 
 impl<'a> Beside<'a> {
-    pub(super) fn of(brief: &'a Brief) -> Self {
-        Self { remembered: shown(&brief.remembered), setting: brief.setting.as_deref() }
+    pub(super) fn of(brief: &'a Brief, tools: Vec<Tool>) -> Self {
+        Self { remembered: shown(&brief.remembered), setting: brief.setting.as_deref(), tools }
     }
 }
 
@@ -157,7 +172,9 @@ fn body(invocation: &Invocation, beside: &Beside<'_>) -> Bytes {
     let plain = invocation.to_json();
     let remembered = (!beside.remembered.is_empty()).then(|| ("remembered", json!(beside.remembered)));
     let setting = beside.setting.map(|setting| ("setting", json!(setting)));
-    let members: Vec<(&str, Value)> = remembered.into_iter().chain(setting).collect();
+    let tools = tools(&beside.tools);
+    let tools = (!tools.is_empty()).then(|| ("tools", Value::Array(tools)));
+    let members: Vec<(&str, Value)> = remembered.into_iter().chain(setting).chain(tools).collect();
     let Some(open) = plain.strip_suffix(b"}").filter(|_| !members.is_empty()) else { return plain };
     let mut whole = open.to_vec();
     for (name, value) in members {
@@ -165,6 +182,42 @@ fn body(invocation: &Invocation, beside: &Beside<'_>) -> Bytes {
     }
     whole.push(b'}');
     whole.into()
+}
+
+/// The tools as a function is told of them, in the order of their names; those that do not fit are left out.
+fn tools(tools: &[Tool]) -> Vec<Value> {
+    let mut sorted: Vec<&Tool> = tools.iter().collect();
+    sorted.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
+    let mut room = MAX_TOOLS_BYTES;
+    let fits = |tool: &Value| {
+        let left = room.checked_sub(tool.to_string().len());
+        room = left.unwrap_or(room);
+        left.is_some()
+    };
+    sorted.into_iter().map(tool).filter(fits).take(MAX_TOOLS).collect()
+}
+
+fn tool(tool: &Tool) -> Value {
+    let marks = &tool.annotations;
+    let confirm = marks.confirm == Some(true) || marks.destructive == Some(true);
+    let executor = match &tool.executor {
+        Executor::Agent => "server",
+        Executor::Device(_) => "device",
+        Executor::Attachment(_) | Executor::Principal(_) | Executor::Anyone => "client",
+    };
+    let mut told = json!({
+        "name": tool.name,
+        "input_schema": tool.input_schema,
+        "executor": executor,
+        "confirm": confirm,
+    });
+    if !tool.description.is_empty() {
+        told["description"] = json!(tool.description);
+    }
+    if let Some(schema) = &tool.output_schema {
+        told["output_schema"] = json!(schema);
+    }
+    told
 }
 
 #[derive(Serialize)]
@@ -253,10 +306,17 @@ const RELAY_TOKEN: &str = "asp-relay+jwt";
 /// For how long a signed request is good.
 const TOKEN_TIME_S: u64 = 60;
 const GRACE_S: u64 = 120;
+/// Tools that a function is told of, and their size as JSON.
+const MAX_TOOLS: usize = 256;
+/// Letters of an address that are shown.
+const MAX_SHOWN_URL: usize = 300;
+const MAX_TOOLS_BYTES: usize = 256 << 10;
 const POOL_IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
+    use switchboard_core::model::ToolAnnotations;
+
     use super::*;
 
     #[test]
@@ -271,13 +331,16 @@ mod tests {
             Setting { instructions: Some("Be brief.\"}".into()), scene: Some("Cart:\nempty".into()) };
         let only_scene = Setting { instructions: None, ..setting.clone() };
         for (beside, wanted) in [
-            (Beside { remembered: remembered.clone(), setting: None }, json!({ "remembered": remembered })),
             (
-                Beside { remembered: Vec::new(), setting: Some(&only_scene) },
+                Beside { remembered: remembered.clone(), ..Beside::default() },
+                json!({ "remembered": remembered }),
+            ),
+            (
+                Beside { setting: Some(&only_scene), ..Beside::default() },
                 json!({ "setting": { "scene": "Cart:\nempty" } }),
             ),
             (
-                Beside { remembered: remembered.clone(), setting: Some(&setting) },
+                Beside { remembered: remembered.clone(), setting: Some(&setting), ..Beside::default() },
                 json!({
                     "remembered": remembered,
                     "setting": { "instructions": "Be brief.\"}", "scene": "Cart:\nempty" },
@@ -293,5 +356,49 @@ mod tests {
             let known = Invocation::from_json(&body(&invocation, &beside)).unwrap();
             assert!(known == invocation, "who does not know it is not disturbed");
         }
+    }
+
+    fn offered(name: &str, executor: Executor, bytes: usize) -> Tool {
+        Tool {
+            name: name.into(),
+            description: "d".repeat(bytes),
+            input_schema: json!({ "type": "object" }).into(),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
+            version: None,
+            executor,
+            grace_ms: 0,
+            options: Value::Null,
+        }
+    }
+
+    #[test]
+    fn tools_are_told_with_who_executes_them_and_whether_a_person_is_asked() {
+        let marks = ToolAnnotations { destructive: Some(true), ..ToolAnnotations::default() };
+        let wipe = Tool { annotations: marks, ..offered("b.wipe", Executor::Agent, 1) };
+        let near = offered("a", Executor::Attachment("att".into()), 0);
+        let pi = offered("c", Executor::Device("pi".into()), 0);
+        let schema = json!({ "type": "object" });
+        assert_eq!(
+            tools(&[wipe, near, pi]),
+            [
+                json!({ "name": "a", "input_schema": schema, "executor": "client", "confirm": false }),
+                json!({ "name": "b.wipe", "description": "d", "input_schema": schema, "executor": "server", "confirm": true }),
+                json!({ "name": "c", "input_schema": schema, "executor": "device", "confirm": false }),
+            ]
+        );
+    }
+
+    #[test]
+    fn tools_beyond_the_bounds_are_left_out() {
+        let many: Vec<Tool> = (0..300).map(|n| offered(&format!("t{n:03}"), Executor::Anyone, 0)).collect();
+        assert_eq!(tools(&many).len(), MAX_TOOLS);
+        let large = [
+            offered("a", Executor::Anyone, 200 << 10),
+            offered("b", Executor::Anyone, 200 << 10),
+            offered("c", Executor::Anyone, 0),
+        ];
+        let names: Vec<Value> = tools(&large).iter().map(|tool| tool["name"].clone()).collect();
+        assert_eq!(names, ["a", "c"]);
     }
 }

@@ -16,20 +16,22 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 use switchboard_asp::Value;
-use switchboard_asp::message::{Phase, ToolActivity, ToolDefFrame};
+use switchboard_asp::message::{Feature, Phase, ToolActivity, ToolDefFrame};
 use switchboard_asp::relay::map::{self, Meaning};
 use switchboard_asp::relay::{Answer, Cancellation, Event, Piece};
 use switchboard_core::model::{
-    CallEnd, CallError, CallKind, Failure, FailureKind, Output, Standby, TurnEnd, TurnOutcome,
+    CallEnd, CallError, CallKind, Executor, Failure, FailureKind, Output, Standby, Tool, TurnEnd, TurnOutcome,
 };
 use switchboard_core::{CallId, ToolName, hex};
 
 use super::Function;
+use super::octets::Octets;
 use super::relay::{Delivery, Opened};
 use super::request;
 use crate::agent::AgentError;
 use crate::chunk;
-use crate::turn::{Resumption, Turn};
+use crate::toolbox::is_usable;
+use crate::turn::{Resumption, ToolUse, Turn};
 
 /// A turn that a function works on.
 pub(super) struct Work<'a> {
@@ -50,6 +52,8 @@ pub(super) struct Work<'a> {
     pub(super) forwarded: bool,
     pub(super) told_of_start: bool,
     pub(super) cpu_ms: Option<u64>,
+    /// What the function has answered in octets.
+    octets: Octets,
 }
 
 /// What came of something that was asked.
@@ -103,6 +107,7 @@ impl<'a> Work<'a> {
             forwarded: false,
             told_of_start: false,
             cpu_ms: None,
+            octets: Octets::default(),
         };
         if let Some(resumption) = resumption {
             work.take_up(resumption);
@@ -201,7 +206,8 @@ impl<'a> Work<'a> {
         if self.function.config.history > 0 {
             invocation.history = map::history(&self.turn.history(self.function.config.history).await);
         }
-        let beside = request::Beside::of(self.turn.brief());
+        let tools = told_tools(self.turn).await;
+        let beside = request::Beside::of(self.turn.brief(), tools);
         let request = self.function.endpoint.request(&invocation, &beside, &self.function.relay, now);
         match self.dispatch(request).await? {
             Ok(response) => self.receive(response, invocation.rid).await,
@@ -302,10 +308,14 @@ impl<'a> Work<'a> {
             Piece::Error(error) => return Err(AgentError::Failed(map::failed(&error))),
             Piece::ToolDef(change) => self.change_tools(change).await?,
             Piece::Raw(bytes) => {
-                let value = Json::from(Value::Bin(bytes));
-                self.emit(Output::Data { mime: Some("application/octet-stream".into()), value }).await?;
+                for output in self.octets.feed(&bytes) {
+                    self.emit(output).await?;
+                }
             }
             Piece::Record(record) => {
+                if let Some(output) = self.octets.rest() {
+                    self.emit(output).await?;
+                }
                 self.next_n = record.n.map_or(self.next_n + 1, |n| n + 1);
                 match map::meaning(record.body) {
                     Meaning::Nothing => {}
@@ -348,11 +358,27 @@ impl<'a> Work<'a> {
         self.forwarded = true;
         let left = self.turn.brief().deadline.since(self.turn.now());
         let timeout = timeout_ms.map_or(left, Duration::from_millis).min(left);
+        if let CallKind::Tool { name: tool, args } = &kind
+            && self.turn.executes(tool)
+        {
+            let tool = ToolUse { name: tool.clone(), args: Json::clone(args) };
+            let end = self.turn.use_as(self.other_name(&name), tool, timeout);
+            self.open.push(Box::pin(async move {
+                let end = end.await.unwrap_or(CallEnd::Cancelled);
+                Settled { name, kind, end }
+            }));
+            return Ok(());
+        }
         let mut call = CallId::from(name.as_str());
         let mut asked = self.turn.request_as(call.clone(), kind.clone(), timeout).await;
         if is_taken(&asked) {
             call = self.other_name(&name);
             asked = self.turn.request_as(call.clone(), kind.clone(), timeout).await;
+        }
+        if is_unknown(&asked)
+            && let Some(client) = undeclared(self.turn).await
+        {
+            asked = self.turn.request_of(client, call.clone(), kind.clone(), timeout).await;
         }
         match asked {
             Ok(()) => {
@@ -425,6 +451,27 @@ impl<'a> Work<'a> {
 
 fn is_taken(asked: &Result<(), AgentError>) -> bool {
     matches!(asked, Err(AgentError::Failed(failure)) if failure.kind == FailureKind::Execution)
+}
+
+fn is_unknown(asked: &Result<(), AgentError>) -> bool {
+    matches!(asked, Err(AgentError::Failed(failure)) if failure.kind == FailureKind::ToolNotFound)
+}
+
+/// The client of a turn, if it executes tools and has not said which: then only it knows what it has.
+async fn undeclared(turn: &Turn) -> Option<Executor> {
+    let origin = &turn.brief().origin;
+    let client = Executor::Attachment(origin.attachment.clone()?);
+    let executes = map::features(origin).iter().any(|feature| feature == Feature::ClientTools.name());
+    let declared = turn.tools().await.iter().any(|tool| tool.executor == client);
+    (executes && !declared).then_some(client)
+}
+
+/// The tools that a function can have executed in a turn; not those that it executes itself.
+async fn told_tools(turn: &Turn) -> Vec<Tool> {
+    let mut tools = turn.tools().await;
+    let device = turn.brief().device.as_ref();
+    tools.retain(|tool| is_usable(tool, device, |name| turn.executes(name)));
+    tools
 }
 
 /// The function's name for a call.

@@ -11,7 +11,7 @@ use switchboard_core::{AttachmentId, MessageRow, Pii, ToolName};
 use super::answer::{Answer, Answered};
 use super::body::{Original, Role, Said};
 use crate::error::Code;
-use crate::map::{FUNCTION_ERROR, client_tool};
+use crate::map::{CHECKLIST, FUNCTION_ERROR, client_tool};
 use crate::message::{
     Budget, CallFailure, Enc, End, ErrorBody, Feature, Finish, Input, Invoke, InvokeBody, Level, Part,
     RecordBody, State, Step, ToolDef, ToolDefFrame, ToolDefOp, Usage,
@@ -135,7 +135,7 @@ pub fn meaning(body: RecordBody) -> Meaning {
             let schema = ask.schema.map(|schema| Json::from(Value::Map(schema)));
             Meaning::Ask(ask.ask_id, CallKind::question(ask.text, schema), None)
         }
-        RecordBody::Data { mime, value } => Meaning::Output(Output::Data { mime, value: Json::from(value) }),
+        RecordBody::Data { mime, value } => Meaning::Output(data(mime, Json::from(value))),
         RecordBody::Usage(counts) => Meaning::Output(Output::Usage(usage(counts))),
         RecordBody::Notice(notice) => Meaning::Output(Output::Notice {
             level: match notice.level {
@@ -146,6 +146,16 @@ pub fn meaning(body: RecordBody) -> Meaning {
         }),
         RecordBody::End(end) => Meaning::End(Box::new(turn_end(end))),
     }
+}
+
+/// A plan in the form in which it is shown to clients is one; everything else is data.
+fn data(mime: Option<String>, value: Json) -> Output {
+    if mime.as_deref() == Some(CHECKLIST)
+        && let Ok(checklist) = serde_json::from_value(value.clone())
+    {
+        return Output::Checklist(checklist);
+    }
+    Output::Data { mime, value }
 }
 
 fn turn_end(end: End) -> TurnEnd {
@@ -273,3 +283,24 @@ fn value(json: &Json) -> Value {
 const MAX_HISTORY: usize = 256 * 1024;
 /// Where the options of a tool name the agent whose function executes it.
 const FUNCTION_TOOL: &str = "function";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_shows_a_plan_in_the_form_in_which_clients_see_it() {
+        let told = |mime: &str, value: Json| {
+            let value = Value::try_from(value).unwrap();
+            let meant = meaning(RecordBody::Data { mime: Some(mime.to_owned()), value });
+            let Meaning::Output(output) = meant else { panic!("{meant:?}") };
+            output
+        };
+        let items = json!([{ "id": "1", "label": "dig", "state": "active" }]);
+        let plan = json!({ "group": "plan", "title": "Plan", "items": items });
+        let Output::Checklist(checklist) = told(CHECKLIST, plan.clone()) else { panic!() };
+        assert_eq!(serde_json::to_value(checklist).unwrap(), plan);
+        assert!(matches!(told("application/json", plan), Output::Data { .. }));
+        assert!(matches!(told(CHECKLIST, json!({ "items": 5 })), Output::Data { .. }));
+    }
+}

@@ -186,12 +186,27 @@ async fn asp_062_bytes_are_passed_on_as_bytes() {
     for size in [1 << 20, 16] {
         let frames = answered(&mut relayed, "application/octet-stream", &body, size).await;
         let mut got = Vec::new();
-        for frame in frames.iter().filter(|frame| frame.value["t"] == "data") {
+        for frame in &frames {
+            got.extend(frame.text().unwrap_or_default().bytes());
+            if frame.value["t"] != "data" {
+                continue;
+            }
             let encoded = frame.value["value"]["$b64"].as_str().expect("bytes");
             got.extend(base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded).unwrap());
         }
         assert_eq!(got, body, "chunks of {size}");
         assert_eq!(frames.last().unwrap().outcome(), "complete");
+    }
+}
+
+#[tokio::test]
+async fn asp_090_octets_that_are_utf_8_are_text_without_asking_for_anything() {
+    let mut relayed = Relayed::start(&[]).await;
+    for size in [1 << 20, 3] {
+        let (mut peer, exchange) = relayed.asked("hi").await;
+        answer(exchange, "application/octet-stream", "Zwölf Bären".as_bytes(), size).await;
+        let (text, last) = peer.finish(1).await;
+        assert_eq!((text.as_str(), last.outcome().as_str()), ("Zwölf Bären", "complete"), "{size}");
     }
 }
 

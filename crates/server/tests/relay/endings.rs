@@ -41,7 +41,7 @@ async fn asp_063_a_broken_transfer_is_an_abort() {
         (SSE, format!("data: {record}\n\n").into_bytes(), "so far"),
         (FRAMES, asp_frame(STREAM, 1, &record), "so far"),
         ("text/plain", b"so far".to_vec(), "so far"),
-        ("application/octet-stream", b"so far".to_vec(), ""),
+        ("application/octet-stream", b"so far".to_vec(), "so far"),
         ("application/json", b"{}".to_vec(), ""),
     ] {
         let (mut peer, mut exchange) = relayed.asked("hi").await;

@@ -27,4 +27,5 @@ mod status;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspend;
+mod toolbox;
 mod tools;

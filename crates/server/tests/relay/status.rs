@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::setup::{PATIENCE, Relayed, end, stream, text};
+use crate::setup::{PATIENCE, Relayed, end, serve, stream, text};
+use crate::support::ANN;
 use crate::support::function::Function;
 use crate::support::wire::{Frame, Peer};
 
@@ -43,6 +44,23 @@ async fn asp_062_final_statuses_have_an_outcome_each() {
             assert_eq!(last.value["retry"], false, "{status}");
         }
         assert_eq!(relayed.function.all_of("invoke").len(), asked, "{status} is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_answers_the_path_that_was_tried_is_told_and_nothing_secret() {
+    let mut function = Function::start().await;
+    for (single, hint) in
+        [("false", "/agent/invoke; serve it there, or set `single_url`"), ("true", "/agent; serve it")]
+    {
+        let url = format!("{}/agent?key=hidden", function.url());
+        let server = serve(&url, &[&format!("agents.fn.single_url={single}")]).await;
+        let mut peer = Peer::standard(server.address, ANN).await;
+        peer.invoke(1, "hi").await;
+        function.next().await.reply(404, &[], "").await;
+        let last = peer.finish(1).await.1;
+        let said = last.value["msg"].as_str().unwrap_or_default().to_owned();
+        assert!(said.contains(hint) && !said.contains("hidden"), "{last:?}");
     }
 }
 
