@@ -255,16 +255,18 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             row.ended = Some(seq);
             row.ended_at = Some(at);
             let mut rows = vec![Row::Turn(row)];
+            // One without a word is stored where something follows it: the way back must not end there.
             if let Some(state) = before.turn(turn)
-                && !state.text.is_empty()
+                && (!state.text.is_empty() || state.followed)
             {
+                let said = (!state.text.is_empty()).then(|| Part::Text(state.text.clone()));
                 rows.push(Row::Message(MessageRow {
                     session: before.id().clone(),
                     message: state.answer(),
                     parent: state.parent.clone(),
                     turn: turn.clone(),
                     author: Author::Agent(state.agent.clone()),
-                    parts: vec![Part::Text(state.text.clone())],
+                    parts: said.into_iter().collect(),
                     seq,
                     at,
                     status: whole,

@@ -529,6 +529,8 @@ impl TurnPort for SessionPort {
                 // The input is shown as the request, unless it is something that an agent has said and
                 // is to go on with.
                 rows.retain(|row| row.message != *tip || matches!(row.author, Author::Agent(_)));
+                // Nobody has said what holds nothing: an answer that never came, and is followed by something.
+                rows.retain(|row| !row.parts.is_empty());
                 rows.truncate(limit);
                 rows.reverse();
                 rows

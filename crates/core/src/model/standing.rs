@@ -20,4 +20,13 @@ impl Standing {
     pub const fn is_active(&self) -> bool {
         matches!(self, Self::Active)
     }
+
+    /// Why what goes on in a session is stopped when it comes to this; for people.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Active => "the conversation was taken up again",
+            Self::Archived => "the conversation was archived",
+            Self::Deleted => "the conversation was deleted",
+        }
+    }
 }

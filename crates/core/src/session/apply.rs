@@ -93,6 +93,10 @@ impl Session {
                     turn.placed = true;
                     turn.parent = Some(message.id.clone());
                 });
+                if let Some(parent) = &message.parent {
+                    let answering = self.turns.values_mut().find(|turn| turn.answer() == *parent);
+                    answering.into_iter().for_each(|turn| turn.followed = true);
+                }
                 self.remember_message(KnownMessage::of(message));
             }
             Event::MessageEdited { message, parts } => {
@@ -198,6 +202,7 @@ impl Session {
             workspace: workspace.clone(),
             placed: again || self.tip.as_ref() == Some(&input),
             parent: if again { Some(input) } else { self.tip.clone() },
+            followed: false,
             names: names.clone(),
             queued: None,
             claim: None,
@@ -217,9 +222,8 @@ impl Session {
         let Some(turn) = self.turns.remove(id) else { return };
         if answered && !turn.text.is_empty() {
             let answer = KnownMessage::answer(&turn);
-            // Whoever superseded the turn goes on from here already.
-            let followed = self.recent_messages.iter().any(|known| known.parent.as_ref() == Some(&answer.id));
-            let tip = self.tip.take().filter(|_| followed);
+            // Whoever superseded the turn, or wrote meanwhile, goes on from here already.
+            let tip = self.tip.take().filter(|_| turn.followed);
             self.remember_message(answer);
             self.tip = tip.or_else(|| self.tip.take());
         }

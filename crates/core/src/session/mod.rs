@@ -337,6 +337,9 @@ pub struct TurnState {
     pub placed: bool,
     /// The message that its answer follows.
     pub parent: Option<MessageId>,
+    /// Whether a message follows its answer already.
+    #[serde(default)]
+    pub followed: bool,
     /// Its announced place in the queue.
     pub queued: Option<u32>,
     /// Who executes it.
@@ -386,6 +389,13 @@ impl TurnState {
     pub fn answer(&self) -> MessageId {
         let derived = || MessageId::answer_of(&self.turn);
         self.names.as_ref().map_or_else(derived, |names| names.answer_of(&self.turn))
+    }
+
+    /// Whether its answer is going to follow this message, or has begun to.
+    pub(crate) fn is_answering(&self, message: &MessageId) -> bool {
+        let comes = self.interrupted_at.is_none() || !self.text.is_empty();
+        let chat = matches!(self.request, TurnRequest::Chat { .. });
+        chat && comes && self.placed && self.parent.as_ref() == Some(message)
     }
 
     /// Whether something is asked of this device.

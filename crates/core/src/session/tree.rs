@@ -114,6 +114,21 @@ impl Session {
         }
     }
 
+    /// The message that one follows which comes without a turn. It disturbs no answer under way, and stands
+    /// behind it: beside it, it would leave the active path as soon as the answer is there.
+    fn parent_of_import(&self, parent: &Parent) -> Option<MessageId> {
+        match parent {
+            Parent::Root => None,
+            Parent::Message(message) => Some(message.clone()),
+            Parent::Tip => {
+                let tip = self.tip.as_ref()?;
+                let answering = self.turns.values().filter(|turn| turn.is_answering(tip));
+                let latest = answering.max_by_key(|turn| turn.accepted.seq);
+                Some(latest.map_or_else(|| tip.clone(), |turn| turn.answer()))
+            }
+        }
+    }
+
     pub(super) fn decide_import(
         &self,
         actor: &Actor,
@@ -123,12 +138,14 @@ impl Session {
     ) -> Result<Decision, Reject> {
         self.check_change(role, import.text.len())?;
         self.check_new(&import.id)?;
-        if let Parent::Message(parent) = &import.parent {
+        if let Parent::Message(parent) = &import.parent
+            && !self.is_being_written(parent)
+        {
             self.check_known(parent, vouched)?;
         }
         let message = Message {
             id: import.id.clone(),
-            parent: self.parent_in(&import.parent, false),
+            parent: self.parent_of_import(&import.parent),
             author: match import.voice {
                 Voice::User => Author::User(actor.principal.clone()),
                 Voice::Agent => Author::Agent(self.agent.clone().ok_or(Reject::NotFound)?),
@@ -194,7 +211,7 @@ impl Session {
         let (mut events, mut gone) = (Vec::new(), Vec::new());
         if !standing.is_active() {
             for turn in self.turns.values() {
-                if Self::stop_turn(turn, Some(&actor.principal), Some("session put away"), now, &mut events) {
+                if Self::stop_turn(turn, Some(&actor.principal), Some(standing.reason()), now, &mut events) {
                     gone.push(turn.turn.clone());
                 }
             }

@@ -4,9 +4,11 @@ use serde_json::json;
 
 use super::testing::*;
 use crate::id::{MessageId, PrincipalId};
-use crate::model::{Event, Import, Names, NewTurn, Op, Parent, Part, Place, Standing, Voice};
+use crate::model::{Committed, Event, Import, Names, NewTurn, Op, Parent, Part, Place, Standing, Voice};
+use crate::projection::{Row, rows};
 use crate::reject::Reject;
 use crate::session::{Session, TurnStatus};
+use crate::time::Timestamp;
 
 fn named(turn: &str, input: &str, answer: &str) -> NewTurn {
     let names = Names { input: Some(input.into()), answer: Some(answer.into()), again: false };
@@ -143,6 +145,60 @@ fn messages_written_elsewhere_are_imported_without_a_turn() {
     assert_eq!(world.refusal(&owner(), dangling), Reject::UnknownMessage("nowhere".into()));
     assert_eq!(world.refusal(&observer(), import("m4", Parent::Tip)), Reject::Forbidden);
     assert!(world.session.turns().next().is_none());
+}
+
+#[test]
+fn what_is_imported_during_an_answer_stands_behind_it() {
+    let mut world = World::opened();
+    world.events(&owner(), start(named("t1", "q1", "a1")));
+    world.claim("t1");
+    let events = world.events(&owner(), import("m1", Parent::Tip));
+    assert_eq!(parent(&events), Some("a1".into()), "although nothing was said yet");
+    assert_eq!(parent(&world.events(&owner(), import("m2", Parent::Tip))), Some("m1".into()));
+    let beside = world.events(&owner(), import("m3", Parent::Message("a1".into())));
+    assert_eq!(parent(&beside), Some("a1".into()), "an answer that is being given can be named");
+    world.emit("t1", 1, "yes");
+    world.finish("t1", 1);
+    assert_eq!(tip(&world), Some("m3"), "the answer does not take the tip back");
+}
+
+#[test]
+fn many_imports_during_an_answer_keep_the_tip_as_well() {
+    let mut world = World::opened();
+    world.events(&owner(), start(named("t1", "q1", "a1")));
+    world.claim("t1");
+    world.emit("t1", 1, "yes");
+    for number in 0..1_000 {
+        world.events(&owner(), import(&format!("m{number}"), Parent::Tip));
+    }
+    world.finish("t1", 1);
+    assert_eq!(tip(&world), Some("m999"));
+}
+
+#[test]
+fn an_answer_that_never_comes_does_not_cut_off_what_follows_it() {
+    let mut world = World::opened();
+    world.events(&owner(), start(named("t1", "q1", "a1")));
+    world.claim("t1");
+    world.events(&owner(), import("m1", Parent::Tip));
+    let before = world.session.clone();
+    let event = world.finish("t1", 1).pop().expect("an end");
+    let committed = Committed { position: before.head().next(), at: Timestamp::default(), event };
+    let rows = rows(&before, &committed);
+    let answer = rows.iter().find_map(|row| if let Row::Message(row) = row { Some(row) } else { None });
+    let answer = answer.expect("a row, since it is on the way back from what follows");
+    assert_eq!((answer.message.as_str(), answer.parent.clone()), ("a1", Some("q1".into())));
+    assert!(answer.parts.is_empty());
+    assert_eq!(tip(&world), Some("m1"));
+}
+
+#[test]
+fn what_is_imported_behind_a_stopped_silence_follows_the_question() {
+    let mut world = World::opened();
+    world.events(&owner(), start(named("t1", "q1", "a1")));
+    world.claim("t1");
+    world.events(&owner(), Op::Interrupt { turn: "t1".into(), reason: None });
+    assert_eq!(parent(&world.events(&owner(), import("m1", Parent::Tip))), Some("q1".into()));
 }
 
 #[test]
