@@ -90,6 +90,9 @@ pub enum Output {
     Send(Frame),
     /// Ask something of a session.
     Submit(RequestId, SessionId, Op),
+    /// Ask a session something once the connection has ended and the peer has all that was sent, or is gone;
+    /// nobody waits for the answer.
+    SubmitLast(SessionId, Op),
     /// Follow a session: everything after the position, or only what is still to come.
     Attach(RequestId, SessionId, Option<Position>),
     /// Stop following a session.

@@ -114,6 +114,8 @@ pub enum Method {
     Get,
     /// POST.
     Post,
+    /// PUT.
+    Put,
     /// PATCH.
     Patch,
     /// DELETE.

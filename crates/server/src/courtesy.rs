@@ -106,6 +106,7 @@ const fn method(transport: Transport) -> Option<&'static str> {
         Transport::WebSocket => None,
         Transport::Http(Method::Get) => Some("GET"),
         Transport::Http(Method::Post) => Some("POST"),
+        Transport::Http(Method::Put) => Some("PUT"),
         Transport::Http(Method::Patch) => Some("PATCH"),
         Transport::Http(Method::Delete) => Some("DELETE"),
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use switchboard_core::{
-    Close, CloseReason, Connection, Frame, Input, Output, Principal, Reject, Reply, RequestId, SessionId,
+    Close, CloseReason, Connection, Frame, Input, Op, Output, Principal, Reject, Reply, RequestId, SessionId,
     Timestamp,
 };
 use switchboard_store::Batch;
@@ -51,6 +51,8 @@ pub(crate) struct Driver {
     outgoing: Outgoing,
     meters: TransportMeters,
     closing: Option<Close>,
+    /// What sessions are asked once the peer has its answer.
+    last: Vec<(SessionId, Op)>,
     /// The server is to stop, once the peer has its answer.
     stops: bool,
 }
@@ -113,6 +115,7 @@ impl Driver {
             outgoing,
             meters,
             closing: None,
+            last: Vec::new(),
             stops: false,
         }
     }
@@ -170,6 +173,9 @@ impl Driver {
             Box::pin(self.close(socket, close)).await;
         }
         self.count_written();
+        for (session, op) in std::mem::take(&mut self.last) {
+            self.gateway.submit(&mut self.caller, NOBODY, session, op);
+        }
         if self.stops {
             self.gateway.stop(&self.caller);
         }
@@ -403,6 +409,7 @@ impl Driver {
                     self.outstanding += 1;
                     self.gateway.submit(&mut self.caller, request, session, op);
                 }
+                Output::SubmitLast(session, op) => self.last.push((session, op)),
                 Output::Attach(request, session, from) => {
                     self.outstanding += 1;
                     self.gateway.attach(&self.caller, request, &session, from);
@@ -557,6 +564,8 @@ fn poll_write(
     (grown || fallen).then_some(Step::Pressure)
 }
 
+/// Whoever asks last does not hear the answer.
+const NOBODY: RequestId = RequestId(u64::MAX);
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 const GONE: u64 = u64::MAX;
 const NO_CODE: u16 = 0;

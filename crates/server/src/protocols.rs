@@ -24,7 +24,7 @@ use switchboard_vip::minutes::Secretary;
 use crate::config::{AgentConfig, Config, Questions};
 use crate::host::Host;
 use crate::places::Place;
-use crate::transport::Handshake;
+use crate::transport::{Flushes, Handshake};
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
 use crate::visitor::Visitor;
@@ -181,7 +181,7 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
                     let handshake = Handshake::read(&mut parts);
                     let (uri, headers) = (parts.uri, parts.headers);
                     // An upgrade gives its place up by itself.
-                    let visitor = Visitor { address, uri, headers, route, place: None };
+                    let visitor = Visitor { address, uri, headers, route, place: None, flushes: None };
                     door.upgrade(&protocol, &visitor, handshake).await
                 }),
             ),
@@ -195,7 +195,8 @@ pub(crate) fn mount(mut router: Router, protocol: &Arc<dyn Protocol>, door: &Arc
                     };
                     let (uri, headers) = (parts.uri, parts.headers);
                     let place = parts.extensions.get::<Place>().cloned();
-                    let visitor = Visitor { address, uri, headers, route, place };
+                    let flushes = parts.extensions.get::<Flushes>().cloned();
+                    let visitor = Visitor { address, uri, headers, route, place, flushes };
                     door.exchange(&protocol, &visitor, body).await
                 }),
             ),
@@ -243,6 +244,7 @@ fn takes(route: &Route, method: &http::Method) -> bool {
     match expected {
         Method::Get => method == http::Method::GET,
         Method::Post => method == http::Method::POST,
+        Method::Put => method == http::Method::PUT,
         Method::Patch => method == http::Method::PATCH,
         Method::Delete => method == http::Method::DELETE,
     }

@@ -49,7 +49,7 @@ use crate::relay::{self, RelayState};
 use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
 use crate::speech::Ears;
 use crate::tls::Tls;
-use crate::transport::Lingering;
+use crate::transport::{Flushes, Lingering};
 use crate::unfinished::Unfinished;
 use crate::upgrade::Door;
 use crate::vip::VipHouse;
@@ -287,16 +287,17 @@ impl Server {
         // Nobody is turned away who has said nothing yet, but there is an end to how many may wait.
         let Some(place) = self.places.take(address.ip()) else { return };
         prepare(&stream);
-        let stream = Lingering::new(stream, place.clone());
+        let flushes = Flushes::default();
+        let stream = Lingering::new(stream, place.clone(), flushes.clone());
         let router = self.router.clone();
         let patience = Duration::from_millis(self.config.limits.handshake_timeout_ms);
         let tls = self.tls.as_ref().map(Tls::acceptor);
         tokio::spawn(async move {
             let served = async {
                 match tls {
-                    None => serve_http(stream, address, router, patience, place.clone()).await,
+                    None => serve_http(stream, address, router, patience, (place.clone(), flushes)).await,
                     Some(tls) => match tokio::time::timeout(patience, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, place.clone()).await,
+                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, (place.clone(), flushes)).await,
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     },
@@ -491,14 +492,20 @@ fn prepare(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
 }
 
-async fn serve_http<S>(stream: S, address: SocketAddr, router: Router, patience: Duration, place: Place)
-where
+async fn serve_http<S>(
+    stream: S,
+    address: SocketAddr,
+    router: Router,
+    patience: Duration,
+    (place, flushes): (Place, Flushes),
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
         let visit = place.begin();
         request.extensions_mut().insert(ConnectInfo(address));
         request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(flushes.clone());
         let answered = router.clone().oneshot(request);
         async move {
             let response = answered.await?;

@@ -130,7 +130,7 @@ impl Door {
         let (exchange, answer) = Exchange::new(request);
         let door = self.clone();
         tokio::spawn(door.drive(entered, exchange));
-        Ok(answer.response().await)
+        Ok(answer.response(visitor.flushes.clone()).await)
     }
 
     /// Lets somebody in who does not come over HTTP, but opens as if it did; `parameters` are added to what

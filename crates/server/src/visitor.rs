@@ -8,6 +8,7 @@ use switchboard_core::{Method, OpeningRequest, Pii, Protocol, Route, Transport};
 use crate::courtesy::Courtesy;
 use crate::origin::OriginPolicy;
 use crate::places::Place;
+use crate::transport::Flushes;
 
 /// Everything about a request that decides whether it becomes a connection.
 pub(crate) struct Visitor {
@@ -18,6 +19,8 @@ pub(crate) struct Visitor {
     pub(crate) route: Route,
     /// What it gives up by becoming a connection.
     pub(crate) place: Option<Place>,
+    /// The flushes of its socket, for one that is answered without becoming a connection.
+    pub(crate) flushes: Option<Flushes>,
 }
 
 impl Visitor {

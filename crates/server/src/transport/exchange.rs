@@ -14,7 +14,7 @@ use switchboard_core::{Close, CloseReason, Frame, Head};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::PollSender;
 
-use super::{Arrival, Transport};
+use super::{Arrival, Flushes, Transport};
 
 /// The server's side of an exchange.
 pub(crate) struct Exchange {
@@ -24,6 +24,8 @@ pub(crate) struct Exchange {
     unflushed: BytesMut,
     body: PollSender<Bytes>,
     left: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The peer has all of the answer, as far as that is up to this server, or is gone.
+    written: Option<oneshot::Receiver<()>>,
 }
 
 /// The answer of an exchange, for the peer.
@@ -31,6 +33,7 @@ pub(crate) struct Exchange {
 pub(crate) struct Answer {
     head: oneshot::Receiver<Head>,
     body: mpsc::Receiver<Bytes>,
+    written: oneshot::Sender<()>,
 }
 
 impl Exchange {
@@ -38,6 +41,7 @@ impl Exchange {
     pub(crate) fn new(request: Bytes) -> (Self, Answer) {
         let (head, answered) = oneshot::channel();
         let (sender, body) = mpsc::channel(PIECES);
+        let (write, written) = oneshot::channel();
         let watched = sender.clone();
         let exchange = Self {
             request: Some(Frame::Binary(request)),
@@ -45,20 +49,30 @@ impl Exchange {
             unflushed: BytesMut::new(),
             body: PollSender::new(sender),
             left: Box::pin(async move { watched.closed().await }),
+            written: Some(written),
         };
-        (exchange, Answer { head: answered, body })
+        (exchange, Answer { head: answered, body, written: write })
     }
 }
 
 impl Answer {
-    /// Waits for the head; the body follows at its own pace.
-    pub(crate) async fn response(self) -> Response {
-        let Self { head, mut body } = self;
+    /// Waits for the head; the body follows at its own pace. When the socket is flushed behind its end, the
+    /// exchange is told.
+    pub(crate) async fn response(self, flushes: Option<Flushes>) -> Response {
+        let Self { head, mut body, written } = self;
+        let mut at_end = flushes.map(|flushes| (flushes, written));
         let Ok(Head { status, headers }) = head.await else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
-        let pieces =
-            stream::poll_fn(move |cx| body.poll_recv(cx).map(|piece| piece.map(Ok::<_, Infallible>)));
+        let pieces = stream::poll_fn(move |cx| {
+            let piece = ready!(body.poll_recv(cx));
+            if piece.is_none()
+                && let Some((flushes, written)) = at_end.take()
+            {
+                flushes.tell(written);
+            }
+            Poll::Ready(piece.map(Ok::<_, Infallible>))
+        });
         let mut response = Response::new(Body::from_stream(pieces));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         for (name, value) in headers {
@@ -121,6 +135,11 @@ impl Transport for Exchange {
     /// The end of the body is the end of the exchange; an exchange has no codes.
     async fn finish(&mut self, _: Close) {
         self.body.close();
+        // It holds the body open.
+        self.left = Box::pin(std::future::pending());
+        if let Some(written) = self.written.take() {
+            let _ = written.await;
+        }
     }
 }
 
@@ -170,9 +189,11 @@ mod tests {
         exchange.flush().await.unwrap();
         exchange.send(text("three")).await.unwrap();
         exchange.send(head()).await.unwrap();
-        exchange.finish(CLOSE).await;
-        drop(exchange);
-        let response = answer.response().await;
+        let (response, ()) = tokio::join!(answer.response(None), async {
+            // Without a socket nobody waits for it.
+            exchange.finish(CLOSE).await;
+            drop(exchange);
+        });
         assert_eq!(response.status(), 202);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert!(!response.headers().contains_key("x-task"), "a value that is no header is left out");
@@ -186,7 +207,7 @@ mod tests {
     async fn a_connection_that_says_nothing_is_an_error() {
         let (exchange, answer) = Exchange::new(Bytes::new());
         drop(exchange);
-        let response = answer.response().await;
+        let response = answer.response(None).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(to_bytes(response.into_body(), 1).await.unwrap().is_empty());
     }
@@ -200,7 +221,7 @@ mod tests {
         }
         exchange.feed(text("more")).await.unwrap();
         assert!(exchange.flush().now_or_never().is_none());
-        let mut pieces = answer.response().await.into_body().into_data_stream();
+        let mut pieces = answer.response(None).await.into_body().into_data_stream();
         assert_eq!(pieces.next().await.unwrap().unwrap(), "0");
         exchange.flush().await.unwrap();
         exchange.finish(CLOSE).await;
@@ -210,13 +231,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_exchange_ends_when_its_socket_was_flushed_behind_the_body() {
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        exchange.send(head()).await.unwrap();
+        exchange.send(text("one")).await.unwrap();
+        let flushes = Flushes::default();
+        let mut pieces = answer.response(Some(flushes.clone())).await.into_body().into_data_stream();
+        let mut finish = exchange.finish(CLOSE).boxed();
+        assert!(finish.as_mut().now_or_never().is_none());
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "one");
+        flushes.flushed();
+        assert!(finish.as_mut().now_or_never().is_none(), "the end of the body was not out yet");
+        assert!(pieces.next().await.is_none());
+        assert!(finish.as_mut().now_or_never().is_none());
+        flushes.flushed();
+        assert!(finish.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_exchange_ends_when_its_peer_is_gone() {
+        let (mut exchange, answer) = Exchange::new(Bytes::new());
+        exchange.send(head()).await.unwrap();
+        let response = answer.response(Some(Flushes::default())).await;
+        let mut finish = exchange.finish(CLOSE).boxed();
+        assert!(finish.as_mut().now_or_never().is_none());
+        drop(response);
+        assert!(finish.now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn nothing_can_be_said_to_a_reader_that_has_left() {
         let (mut exchange, answer) = Exchange::new(Bytes::new());
         drop(answer);
         assert_eq!(exchange.send(head()).await, Err(CloseReason::TransportLost));
         let (mut exchange, answer) = Exchange::new(Bytes::new());
         exchange.send(head()).await.unwrap();
-        drop(answer.response().await);
+        drop(answer.response(None).await);
         assert_eq!(exchange.send(text("anybody?")).await, Err(CloseReason::TransportLost));
     }
 }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::Flushes;
 use crate::places::Place;
 
 /// A socket with an orderly end.
@@ -26,11 +27,12 @@ pub(crate) struct Lingering {
     /// It was told something.
     told: bool,
     place: Place,
+    flushes: Flushes,
 }
 
 impl Lingering {
-    pub(crate) const fn new(socket: TcpStream, place: Place) -> Self {
-        Self { socket: Some(socket), over: false, told: false, place }
+    pub(crate) const fn new(socket: TcpStream, place: Place, flushes: Flushes) -> Self {
+        Self { socket: Some(socket), over: false, told: false, place, flushes }
     }
 
     fn socket(&mut self) -> io::Result<Pin<&mut TcpStream>> {
@@ -58,7 +60,9 @@ impl AsyncWrite for Lingering {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket()?.poll_flush(cx)
+        ready!(self.socket()?.poll_flush(cx))?;
+        self.flushes.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -132,7 +136,7 @@ mod tests {
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (socket, address) = accepted.unwrap();
         let place = Places::new(&LimitsConfig::default(), &[]).take(address.ip()).unwrap();
-        (Lingering::new(socket, place), client.unwrap())
+        (Lingering::new(socket, place, Flushes::default()), client.unwrap())
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

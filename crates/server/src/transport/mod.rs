@@ -4,6 +4,7 @@ use futures_util::{Sink, Stream};
 use switchboard_core::{Close, CloseReason, Frame};
 
 mod exchange;
+mod flushes;
 mod handshake;
 mod inflow;
 mod linger;
@@ -11,6 +12,7 @@ mod rtc;
 mod websocket;
 
 pub(crate) use exchange::Exchange;
+pub(crate) use flushes::Flushes;
 pub(crate) use handshake::Handshake;
 pub(crate) use linger::Lingering;
 pub(crate) use rtc::RtcTransport;

@@ -22,6 +22,7 @@ pub(crate) fn served() -> BTreeSet<Way> {
             Transport::WebSocket => format!("WS {}", route.path),
             Transport::Http(Method::Get) => format!("GET {}", route.path),
             Transport::Http(Method::Post) => format!("POST {}", route.path),
+            Transport::Http(Method::Put) => format!("PUT {}", route.path),
             Transport::Http(Method::Patch) => format!("PATCH {}", route.path),
             Transport::Http(Method::Delete) => format!("DELETE {}", route.path),
         }));

@@ -267,6 +267,8 @@ impl Bench {
                     assert!(bytes < 4 << 20, "one input leads to a bounded amount of output");
                 }
                 Output::Submit(request, session, op) => self.submit(request, &session, &op),
+                // The answer is one for which nobody waits.
+                Output::SubmitLast(session, op) => self.submit(RequestId(u64::MAX), &session, &op),
                 Output::Attach(request, session, from) => {
                     self.answers.push_back((request, Answer::Attached(session, from)));
                 }

@@ -311,6 +311,10 @@ impl World {
                 peer.outstanding += 1;
                 self.submit_for(id, request, &session, op);
             }
+            Output::SubmitLast(session, op) => {
+                peer.outstanding += 1;
+                self.submit_for(id, NOBODY, &session, op);
+            }
             Output::Attach(request, session, from) => {
                 peer.outstanding += 1;
                 let attach = AttachRequest { peer: id, actor: peer.actor(), request, from };
@@ -437,3 +441,6 @@ const HIGH_WATER: usize = 64 << 10;
 const LOW_WATER: usize = 16 << 10;
 const MAX_BACKLOG: usize = 32 << 20;
 const MAX_OUTPUTS: usize = 1_000_000;
+
+/// Whoever asks last does not hear the answer.
+const NOBODY: RequestId = RequestId(u64::MAX);
