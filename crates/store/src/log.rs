@@ -185,6 +185,9 @@ pub struct SessionFilter {
     pub live: bool,
     /// Only those with at least one turn.
     pub used: bool,
+    /// Not those that the server has opened for a connection, and in which nothing was asked: they have neither a
+    /// name nor a turn.
+    pub without_homes: bool,
     /// Only those last active before this place in the list: (`updated_at` in microseconds, id).
     pub before: Option<(u64, SessionId)>,
     /// At most this many.
@@ -197,12 +200,21 @@ impl SessionFilter {
         self.owner.as_ref().is_none_or(|owner| *owner == row.owner)
             && (!self.live || row.live)
             && (!self.used || row.turns > 0)
+            && (!self.without_homes || row.turns > 0 || row.name.is_some() || !is_ours(&row.session))
             && self
                 .before
                 .as_ref()
                 .is_none_or(|(at, id)| (row.updated_at.as_micros(), &row.session) < (*at, id))
     }
 }
+
+/// Whether a session has an identifier of the server's own making; those that protocols prescribe are asked for.
+fn is_ours(session: &SessionId) -> bool {
+    session.as_str().starts_with(OURS)
+}
+
+/// What identifiers of the server's own making begin with.
+pub(crate) const OURS: &str = "ses_";
 
 /// Which devices to list.
 #[derive(Clone, Debug, Default)]

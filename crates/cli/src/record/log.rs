@@ -122,7 +122,7 @@ async fn find(log: &SqliteLog, name: &str) -> Result<SessionId, Failure> {
     if log.session(&id).await.map_err(refused)?.is_some() {
         return Ok(id);
     }
-    let filter = SessionFilter { owner: None, live: false, used: false, before: None, limit: MAX_SESSIONS };
+    let filter = SessionFilter { limit: MAX_SESSIONS, ..SessionFilter::default() };
     let rows = log.sessions(&filter).await.map_err(refused)?;
     let mut called = rows.into_iter().filter(|row| row.name.as_deref() == Some(name));
     match (called.next(), called.next()) {

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use switchboard_core::{
-    Committed, Event, MessageId, MessageRow, Position, Principal, PrincipalId, Scope, SessionId, SessionRow,
+    Committed, Event, MessageId, MessageRow, Position, Principal, PrincipalId, Scope, Session, SessionId,
+    SessionLimits, SessionRow,
 };
 use switchboard_store::SessionFilter;
 
@@ -26,6 +27,8 @@ pub(super) struct ListQuery {
     live: bool,
     #[serde(default)]
     used: bool,
+    #[serde(default)]
+    homes: bool,
     owner: Option<PrincipalId>,
     cursor: Option<String>,
     limit: Option<usize>,
@@ -51,7 +54,14 @@ pub(super) async fn list(
         })?),
         None => None,
     };
-    let filter = SessionFilter { owner, live: query.live, used: query.used, before, limit: limit + 1 };
+    let filter = SessionFilter {
+        owner,
+        live: query.live,
+        used: query.used,
+        without_homes: !query.homes,
+        before,
+        limit: limit + 1,
+    };
     let mut rows = state.log.sessions(&filter).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
@@ -138,43 +148,20 @@ pub(super) async fn messages(
     Ok(Json(json!({"messages": messages, "next": next})).into_response())
 }
 
-/// The path that ends in the newest message: the answer of the last turn that has one, or else
-/// its input. Looks back from the head in growing steps, since turns are listed forwards.
+/// The path that ends where the session goes on from, whatever its protocol calls its messages.
 async fn newest(state: &AdminState, row: &SessionRow, limit: usize) -> Result<Vec<MessageRow>, ApiError> {
-    let mut before = u64::MAX;
-    let mut step = 256;
-    let mut looked_at = 0;
-    while before > 0 && looked_at < LOOK_BACK {
-        let start = row.head.saturating_sub(step);
-        let mut turns = Vec::new();
-        let mut after = start;
-        loop {
-            let page = state.log.turns(&row.session, after, TURNS_PAGE).await?;
-            let full = page.len() == TURNS_PAGE;
-            let Some(last) = page.last() else { break };
-            after = last.accepted;
-            turns.extend(page.into_iter().map(|turn| (turn.accepted, turn.turn)));
-            if !full {
-                break;
-            }
-        }
-        let unseen = turns.iter().rev().filter(|(accepted, _)| *accepted <= before);
-        for (_, turn) in unseen.take(LOOK_BACK - looked_at) {
-            looked_at += 1;
-            for tip in [MessageId::answer_of(turn), MessageId::input_of(turn)] {
-                let messages = state.log.history(&row.session, &tip, limit).await?;
-                if !messages.is_empty() {
-                    return Ok(messages);
-                }
-            }
-        }
-        before = start;
-        step = step.saturating_mul(16);
+    let Some(loaded) = state.log.load(&row.session).await? else { return Ok(Vec::new()) };
+    let unborn = || Session::new(row.session.clone(), SessionLimits::default());
+    let mut session = loaded.snapshot.unwrap_or_else(unborn);
+    for committed in loaded.batches.iter().flat_map(|batch| &batch.events) {
+        session.apply(committed);
     }
-    Ok(Vec::new())
+    let Some(tip) = session.tip() else { return Ok(Vec::new()) };
+    Ok(state.log.history(&row.session, tip, limit).await?)
 }
 
-/// The session in the path, if the asker may see it. What it may not see does not exist.
+/// The session in the path, by its id or by the name that the asker has given it, if the asker may see it. What
+/// it may not see does not exist.
 #[derive(Debug)]
 pub(super) struct Visible(SessionRow);
 
@@ -189,7 +176,12 @@ impl FromRequestParts<AdminState> for Visible {
             .get::<Principal>()
             .cloned()
             .ok_or_else(|| ApiError::unauthenticated(crate::auth::AuthError::Missing))?;
-        let row = state.log.session(&session).await?.ok_or_else(ApiError::no_session)?;
+        let row = match state.log.session(&session).await? {
+            Some(row) => Some(row),
+            // Clients may call their sessions by names of their own, each principal in a space of its own.
+            None => state.log.session(&SessionId::named(&principal, session.as_str())).await?,
+        };
+        let row = row.ok_or_else(ApiError::no_session)?;
         if row.owner != principal.id && !principal.scopes.allows(Scope::Admin) {
             return Err(ApiError::no_session());
         }
@@ -252,7 +244,3 @@ fn read_cursor(text: &str) -> Option<(u64, SessionId)> {
     let (updated_at, session) = text.split_once('.')?;
     Some((updated_at.parse().ok()?, SessionId::from(session)))
 }
-
-const TURNS_PAGE: usize = 1_000;
-/// Turns without messages, such as tool runs, that are passed over in search of the newest one.
-const LOOK_BACK: usize = 200;

@@ -457,6 +457,79 @@ async fn messages_lead_back_from_a_tip() {
     assert_eq!(ids(&empty), Vec::<String>::new());
 }
 
+/// A session that was opened, and in which nothing has happened yet.
+fn opened(owner: &str, name: Option<&str>) -> Event {
+    Event::SessionOpened {
+        epoch: 7,
+        owner: owner.into(),
+        agent: "echo".into(),
+        name: name.map(str::to_owned),
+    }
+}
+
+#[tokio::test]
+async fn messages_are_found_whatever_they_are_called() {
+    let world = World::new();
+    let said = |id: &str, parent: Option<&str>, text: &str| Event::MessageAdded {
+        message: Box::new(Message {
+            id: id.into(),
+            parent: parent.map(MessageId::from),
+            author: Author::User("ann".into()),
+            parts: vec![Part::Text(text.into())],
+            turn: TurnId::new(format!("{id}.import")),
+            meta: Value::Null,
+        }),
+    };
+    let events = vec![
+        opened("ann", None),
+        said("am_1", None, "one"),
+        said("am_2", Some("am_1"), "two"),
+        said("am_3", Some("am_1"), "another two"),
+        Event::TipMoved { tip: "am_2".into() },
+    ];
+    world.write("ac_1", events, 1).await;
+    let page = world.get(Some(ANN), "/admin/v1/sessions/ac_1/messages").await.json();
+    let ids: Vec<_> = page["messages"].as_array().unwrap().iter().map(|row| &row["message"]).collect();
+    assert_eq!(ids, ["am_2", "am_1"], "the path on which the session goes on");
+}
+
+#[tokio::test]
+async fn a_session_answers_to_the_name_that_its_owner_gave_it() {
+    let world = World::new();
+    let id = SessionId::named(&Principal::new("ann"), "notes");
+    world.write(id.as_str(), vec![opened("ann", Some("notes"))], 1).await;
+    for tail in ["", "/events", "/turns", "/messages"] {
+        let named = world.get(Some(ANN), &format!("/admin/v1/sessions/notes{tail}")).await;
+        let by_id = world.get(Some(ANN), &format!("/admin/v1/sessions/{id}{tail}")).await;
+        assert_eq!((named.status, named.json()), (200, by_id.json()), "{tail}");
+        // Names are each principal's own, also for those who may see everything.
+        for key in [BOB, ROOT] {
+            let answer = world.get(Some(key), &format!("/admin/v1/sessions/notes{tail}")).await;
+            assert_eq!(answer.error(), (404, "unknown_session".into()), "{tail}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sessions_in_which_nothing_was_asked_are_listed_on_request() {
+    let world = World::new();
+    world.write("ses_home", vec![opened("ann", None)], 1).await;
+    world.write("ses_named", vec![opened("ann", Some("plans"))], 2).await;
+    world.write("ac_new", vec![opened("ann", None)], 3).await;
+    world.session("ses_used", "ann", 1, 4).await;
+    let ids = |answer: &Answer| {
+        let sessions = answer.json()["sessions"].as_array().unwrap().clone();
+        sessions.iter().map(|row| row["session"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let list = |query: &'static str| {
+        let world = &world;
+        async move { ids(&world.get(Some(ANN), &format!("/admin/v1/sessions{query}")).await) }
+    };
+    assert_eq!(list("").await, ["ses_used", "ac_new", "ses_named"]);
+    assert_eq!(list("?homes=true").await, ["ses_used", "ac_new", "ses_named", "ses_home"]);
+    assert_eq!(world.get(Some(ANN), "/admin/v1/sessions/ses_home").await.status, 200);
+}
+
 #[tokio::test]
 async fn connections_are_listed_to_admins() {
     let world = World::new();

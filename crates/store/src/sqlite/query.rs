@@ -10,7 +10,7 @@ use switchboard_core::{
 };
 
 use crate::encoding::{decode_batch, decode_snapshot, decode_value};
-use crate::log::{Batch, DeviceFilter, Loaded, SessionFilter, StoreError};
+use crate::log::{Batch, DeviceFilter, Loaded, OURS, SessionFilter, StoreError};
 use crate::sqlite::statements::number;
 
 pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
@@ -137,6 +137,10 @@ pub(super) fn sessions(
     }
     if filter.used {
         sql.push_str(" AND turns > 0");
+    }
+    if filter.without_homes {
+        sql.push_str(" AND (turns > 0 OR name IS NOT NULL OR substr(session, 1, length(?)) <> ?)");
+        values.extend([OURS, OURS].map(|ours| Box::new(ours) as Box<dyn ToSql>));
     }
     if let Some((at, session)) = &filter.before {
         sql.push_str(" AND (updated_at, session) < (?, ?)");

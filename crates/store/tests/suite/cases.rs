@@ -207,9 +207,19 @@ async fn sessions_are_listed_newest_first(log: &dyn Log) {
     );
     assert_eq!(ids(log, &SessionFilter { live: true, ..everything.clone() }).await, ["s1"]);
     assert_eq!(ids(log, &SessionFilter { used: true, ..everything.clone() }).await, ["s0", "s1"]);
-    let none = SessionFilter { live: true, used: true, owner: ann, ..everything };
+    let none = SessionFilter { live: true, used: true, owner: ann, ..everything.clone() };
     assert!(ids(log, &none).await.is_empty());
     assert_eq!(log.session(scribes[1].id()).await.unwrap(), scribes[1].session.summary());
+
+    // Of those whose identifiers the server made, only those in which something was asked.
+    let (mut home, mut used) = (Scribe::new("ses_home", "ann"), Scribe::new("ses_used", "ann"));
+    log.append(home.open()).await.unwrap();
+    log.append(used.open()).await.unwrap();
+    log.append(used.start("t", "hello", None)).await.unwrap();
+    let shown = ids(log, &SessionFilter { without_homes: true, ..everything.clone() }).await;
+    assert!(shown.contains(&"ses_used".to_owned()) && !shown.contains(&"ses_home".to_owned()), "{shown:?}");
+    assert_eq!(shown.len(), 6);
+    assert_eq!(ids(log, &everything).await.len(), 7);
 }
 
 async fn lists_of_sessions_go_on_where_they_ended(log: &dyn Log) {
