@@ -47,6 +47,16 @@ impl Decoded {
             Self::Lite(_) => Dialect::Lite,
         }
     }
+
+    /// Whether it follows a conversation, or no longer.
+    pub(crate) fn is_about_following(&self) -> bool {
+        match self {
+            Self::Full { envelope, .. } => matches!(envelope.body, Body::Subscribe(_) | Body::Unsubscribe(_)),
+            Self::Lite(envelope) => {
+                matches!(envelope.body, LiteBody::Subscribe(_) | LiteBody::Unsubscribe(_))
+            }
+        }
+    }
 }
 
 /// How a `stanzaId` came.
@@ -285,10 +295,8 @@ impl Reader<'_> {
                 (conversation_id, body)
             }
         };
-        let user_id = text(map, "user_id")?;
-        if user_id.as_ref().is_some_and(|user| !is_user_id(user)) {
-            return Err(envelope("user_id", Reason::Range));
-        }
+        // A name to show, on which nothing depends: one that cannot be used is none.
+        let user_id = map.get_str("user_id").filter(|user| is_user_id(user)).map(str::to_owned);
         let (trace, session_id) = (LiteTrace::read(map), text(map, "session_id")?);
         Ok(Decoded::Lite(Box::new(LiteEnvelope {
             conversation_id,

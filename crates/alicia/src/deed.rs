@@ -127,6 +127,11 @@ pub enum Deed {
         /// The message that is stored.
         message: String,
     },
+    /// The reply to the HTTP request that posted a message was written, or cannot be.
+    Replied {
+        /// The turn that answers the message.
+        turn: String,
+    },
     /// Audio of an utterance was kept (4, 9).
     Heard {
         /// Its id.
@@ -228,12 +233,15 @@ pub struct Wishes {
     /// The trace of the envelope that asked, both parts or neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<(String, String)>,
+    /// Asked for over HTTP, where a reply is still to be written: see [`Deed::Replied`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub posted: bool,
 }
 
 impl Default for Wishes {
     /// Of a turn that another protocol has brought.
     fn default() -> Self {
-        Self { streaming: true, audio: false, tools: Vec::new(), trace: None }
+        Self { streaming: true, audio: false, tools: Vec::new(), trace: None, posted: false }
     }
 }
 

@@ -36,5 +36,5 @@ pub use id::{Id, Prefix};
 pub use limits::{AliciaLimits, LOSSY_PACKET, RELIABLE_PACKET};
 pub use lite::{LiteBody, LiteEnvelope, LiteType};
 pub use message::{Body, Class, Direction, Envelope, MessageType, Meta, Side, Word};
-pub use protocol::{Alicia, Facts, Offer, Service};
+pub use protocol::{Alicia, Facts, NAME, Offer, PATHS, Service};
 pub use value::{Map, Value};

@@ -77,6 +77,11 @@ pub struct AliciaLimits {
     pub envelopes_burst: u32,
     /// Undecodable inputs in a minute after which the connection ends.
     pub undecodable_per_min: u32,
+    /// How long a lite client is not told of an answer because the reply to the request that asked for it has
+    /// not been written, in milliseconds.
+    pub reply_hold_ms: u32,
+    /// Bytes of such an answer that may wait.
+    pub reply_hold_bytes: u32,
 }
 
 impl Default for AliciaLimits {
@@ -115,6 +120,8 @@ impl Default for AliciaLimits {
             envelopes_per_10_s: 60,
             envelopes_burst: 60,
             undecodable_per_min: 10,
+            reply_hold_ms: 5_000,
+            reply_hold_bytes: 256 << 10,
         }
     }
 }

@@ -62,7 +62,7 @@ impl Alicia {
 
 impl Protocol for Alicia {
     fn name(&self) -> &'static str {
-        "alicia"
+        NAME
     }
 
     fn routes(&self) -> &'static [Route] {
@@ -74,7 +74,8 @@ impl Protocol for Alicia {
     }
 
     fn headers(&self) -> &'static [&'static str] {
-        &["content-type", "accept"]
+        // The last is a name to show, which existing web clients send along: nothing depends on it.
+        &["content-type", "accept", "x-user-id"]
     }
 
     fn inspect(&self, request: &OpeningRequest) -> Result<Opening, Refusal> {
@@ -98,7 +99,9 @@ impl Protocol for Alicia {
     fn refuse(&self, refusal: &Refusal, _request_id: &str) -> RefusalReply {
         let (status, error, message) = match refusal {
             Refusal::UpgradeRequired => (426, "upgrade_required", "this path speaks WebSocket"),
-            Refusal::Malformed(what) | Refusal::Named(what) => (400, "bad_request", *what),
+            Refusal::Malformed(what) => (400, "bad_request", *what),
+            // What is asked for is not here, by whatever name.
+            Refusal::Named(what) => (404, "not_found", *what),
             Refusal::Version(_) => (400, "bad_request", "this version is not spoken"),
             Refusal::WrongMethod => (405, "method_not_allowed", "there is nothing for this method"),
             Refusal::UnknownAgent => (404, "not_found", "no such agent"),
@@ -116,6 +119,8 @@ impl Protocol for Alicia {
     }
 }
 
+/// The name of the protocol.
+pub const NAME: &str = "alicia";
 pub(crate) const SOCKET: &str = "/api/v1/ws";
 pub(crate) const CONFIG: &str = "/api/v1/config";
 pub(crate) const CONVERSATIONS: &str = "/api/v1/conversations";
@@ -126,7 +131,21 @@ pub(crate) const SYNC_STATUS: &str = "/api/v1/conversations/{id}/sync/status";
 pub(crate) const SWITCH_BRANCH: &str = "/api/v1/conversations/{id}/switch-branch";
 pub(crate) const TOKEN: &str = "/api/v1/conversations/{id}/token";
 pub(crate) const SIBLINGS: &str = "/api/v1/messages/{id}/siblings";
+pub(crate) const MESSAGE: &str = "/api/v1/messages/{id}";
+pub(crate) const MESSAGE_TOOL_USES: &str = "/api/v1/messages/{id}/tool-uses";
+pub(crate) const MESSAGE_FEEDBACK: &str = "/api/v1/messages/{id}/feedback";
+pub(crate) const MEMORY_USES: &str = "/api/v1/messages/{id}/memory-uses";
+pub(crate) const MEMORY_USE_FEEDBACK: &str = "/api/v1/memory-uses/{id}/feedback";
+pub(crate) const TOOL_USES: &str = "/api/v1/tool-uses";
+pub(crate) const TOOL_USE: &str = "/api/v1/tool-uses/{id}";
+pub(crate) const TOOL_USE_FEEDBACK: &str = "/api/v1/tool-uses/{id}/feedback";
 pub(crate) const MEMORIES: &str = "/api/v1/memories";
+pub(crate) const MEMORY: &str = "/api/v1/memories/{id}";
+pub(crate) const TOOL_SERVERS: &str = "/api/v1/mcp/servers";
+pub(crate) const TOOLS: &str = "/api/v1/tools";
+pub(crate) const PREFERENCES: &str = "/api/v1/preferences";
+/// What all paths of the protocol begin with.
+pub const PATHS: &str = "/api/v1/";
 
 static ROUTES: &[Route] = &[
     Route { path: SOCKET, transport: Transport::WebSocket },
@@ -143,5 +162,24 @@ static ROUTES: &[Route] = &[
     Route { path: SWITCH_BRANCH, transport: Transport::Http(Method::Post) },
     Route { path: TOKEN, transport: Transport::Http(Method::Post) },
     Route { path: SIBLINGS, transport: Transport::Http(Method::Get) },
+    Route { path: MESSAGE, transport: Transport::Http(Method::Get) },
+    Route { path: MESSAGE_TOOL_USES, transport: Transport::Http(Method::Get) },
+    Route { path: MESSAGE_FEEDBACK, transport: Transport::Http(Method::Get) },
+    Route { path: MESSAGE_FEEDBACK, transport: Transport::Http(Method::Post) },
+    Route { path: MEMORY_USES, transport: Transport::Http(Method::Get) },
+    Route { path: MEMORY_USE_FEEDBACK, transport: Transport::Http(Method::Get) },
+    Route { path: MEMORY_USE_FEEDBACK, transport: Transport::Http(Method::Post) },
+    Route { path: TOOL_USES, transport: Transport::Http(Method::Get) },
+    Route { path: TOOL_USE, transport: Transport::Http(Method::Get) },
+    Route { path: TOOL_USE_FEEDBACK, transport: Transport::Http(Method::Get) },
+    Route { path: TOOL_USE_FEEDBACK, transport: Transport::Http(Method::Post) },
     Route { path: MEMORIES, transport: Transport::Http(Method::Get) },
+    Route { path: MEMORIES, transport: Transport::Http(Method::Post) },
+    Route { path: MEMORY, transport: Transport::Http(Method::Get) },
+    Route { path: MEMORY, transport: Transport::Http(Method::Put) },
+    Route { path: MEMORY, transport: Transport::Http(Method::Delete) },
+    Route { path: TOOL_SERVERS, transport: Transport::Http(Method::Get) },
+    Route { path: TOOLS, transport: Transport::Http(Method::Get) },
+    Route { path: PREFERENCES, transport: Transport::Http(Method::Get) },
+    Route { path: PREFERENCES, transport: Transport::Http(Method::Patch) },
 ];

@@ -35,6 +35,10 @@ impl<'a> Row<'a> {
         self.cell(column)?.as_integer()
     }
 
+    pub(crate) fn real(&self, column: &str) -> Option<f64> {
+        self.cell(column)?.as_real()
+    }
+
     pub(crate) fn blob(&self, column: &str) -> Option<&'a bytes::Bytes> {
         self.cell(column)?.as_blob()
     }
@@ -66,6 +70,8 @@ pub(crate) struct StoredMessage {
     pub(crate) role: Role,
     pub(crate) contents: String,
     pub(crate) number: i64,
+    /// How many messages had followed the same one before it.
+    pub(crate) branch: i64,
     pub(crate) status: String,
     pub(crate) sync_status: String,
     pub(crate) local_id: Option<String>,
@@ -91,6 +97,7 @@ impl StoredMessage {
             role: Role::from_name(row.text("message_role")?)?,
             contents: row.text("contents").unwrap_or_default().to_owned(),
             number: row.integer("sequence_number").unwrap_or_default(),
+            branch: row.integer("branch_index").unwrap_or_default(),
             status: row.text("completion_status").unwrap_or_default().to_owned(),
             sync_status: row.text("sync_status").unwrap_or_default().to_owned(),
             local_id: row.text("local_id").map(str::to_owned),
@@ -133,6 +140,11 @@ impl StoredMessage {
 /// A moment of a row, as text.
 pub(crate) fn moment(millis: i64) -> String {
     rfc3339(Timestamp::from_millis(millis.max(0).cast_unsigned()))
+}
+
+/// The number that a question for one was answered with.
+pub(crate) fn count(rows: &[Found]) -> i64 {
+    rows.first().and_then(|row| row.first()).and_then(Cell::as_integer).unwrap_or_default()
 }
 
 /// The messages among these rows.

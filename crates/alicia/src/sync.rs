@@ -105,6 +105,10 @@ impl Sync {
                 SyncMessage { local_id, .. } if local_id.len() > MOST_LOCAL_ID => "Local ID is too long",
                 SyncMessage { role: Word::Other(role), .. } if role.is_empty() => "Message role is required",
                 SyncMessage { role: Word::Other(_) | Word::Known(Role::System), .. } => "Role not allowed",
+                // As with a message that is sent at once: there is nothing to say in nothing.
+                SyncMessage { contents: Pii(contents), .. } if contents.trim().is_empty() => {
+                    "Message contents are required"
+                }
                 SyncMessage { contents: Pii(contents), .. } if contents.len() > MOST_CONTENTS => {
                     "Message contents are too long"
                 }

@@ -97,6 +97,14 @@ pub enum Reject {
 }
 
 impl Reject {
+    /// What people are told where a turn ends because of it; names of limits are for those who run the server.
+    pub fn told(&self) -> String {
+        if let Self::Limit { what: "answer_bytes" } = self {
+            return "The answer became longer than this server allows.".to_owned();
+        }
+        self.to_string()
+    }
+
     /// A short, stable name, for metrics.
     pub const fn name(&self) -> &'static str {
         match self {

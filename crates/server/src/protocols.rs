@@ -211,14 +211,22 @@ pub(crate) fn turn_back(
     router: Router,
     protocols: &[Arc<dyn Protocol>],
     vip: Option<(Arc<dyn Protocol>, Arc<Door>)>,
+    door: &Arc<Door>,
 ) -> Router {
     let protocols = protocols.to_vec();
+    let alicia = protocols.iter().find(|known| known.name() == switchboard_alicia::NAME);
+    let alicia = alicia.map(|protocol| (protocol.clone(), door.clone()));
     router.fallback(async move |uri: Uri, headers: HeaderMap| {
         let mut response = match &vip {
             Some((protocol, door)) if uri.path().starts_with(switchboard_vip::PATHS) => {
                 door.lead_nowhere(protocol, &Refusal::Named(Code::SesNotFound.name()), &headers)
             }
-            Some(_) | None => (StatusCode::NOT_FOUND, "Not Found").into_response(),
+            Some(_) | None => match &alicia {
+                Some((protocol, door)) if uri.path().starts_with(switchboard_alicia::PATHS) => {
+                    door.lead_nowhere(protocol, &Refusal::Named("There is nothing at this path."), &headers)
+                }
+                Some(_) | None => (StatusCode::NOT_FOUND, "Not Found").into_response(),
+            },
         };
         let near = |protocol: &&Arc<dyn Protocol>| {
             protocol.routes().iter().any(|route| first_segment(route.path) == first_segment(uri.path()))

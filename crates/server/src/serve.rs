@@ -230,7 +230,7 @@ impl Server {
             router = mount(router, protocol, &door);
         }
         let lost = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
-        router = turn_back(router, &protocols, lost);
+        router = turn_back(router, &protocols, lost, &door);
         let places = Places::new(&config.limits, &config.trusted_proxies);
         Ok(Self { config, router, door, log, workshop, vip, tls, readiness, places })
     }

@@ -323,9 +323,7 @@ fn over(reject: Reject) -> AgentError {
         }
         Reject::InvalidArgs(reason) => AgentError::failed(FailureKind::InvalidArgs, reason),
         Reject::Invalid(reason) => AgentError::failed(FailureKind::Execution, reason),
-        Reject::Limit { what } => {
-            AgentError::failed(FailureKind::Execution, format!("limit reached: {what}"))
-        }
+        Reject::Limit { .. } => AgentError::failed(FailureKind::Execution, reject.told()),
         Reject::Unavailable { .. } | Reject::Busy | Reject::RateLimited { .. } => {
             AgentError::failed(FailureKind::Internal, reject.to_string())
         }

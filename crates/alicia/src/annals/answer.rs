@@ -37,6 +37,9 @@ pub struct Answer {
     pub(super) settled: bool,
     /// Whether something follows it in the tree.
     pub(super) followed: bool,
+    /// Whether a reply to the request that asked for it is still to be written.
+    #[serde(default)]
+    pub(super) unreplied: bool,
     /// Of its row, once there is one.
     pub(super) number: Option<i64>,
     pub(super) created_at: Timestamp,
@@ -64,6 +67,7 @@ impl Answer {
             opened: false,
             settled: false,
             followed: false,
+            unreplied: wishes.posted,
             number: None,
             created_at: Timestamp::default(),
             text: Sentences::default(),
@@ -147,7 +151,7 @@ impl Answer {
             });
             return;
         }
-        let number = book.next_number();
+        let (number, branch) = (book.next_number(), book.branch_index(Some(&self.question)));
         desk.make(&tables::MESSAGES, || {
             let mut cells = key(book);
             cells.extend([
@@ -155,6 +159,7 @@ impl Answer {
                 ("message_role", Role::Assistant.name().into()),
                 ("contents", contents.into()),
                 ("sequence_number", number.into()),
+                ("branch_index", branch.into()),
                 ("completion_status", status.into()),
                 ("sync_status", "synced".into()),
             ]);
@@ -305,6 +310,7 @@ impl Answer {
                 ("conversation_id", book.id.as_str().into()),
                 ("id", id.as_str().into()),
                 ("message_id", self.question.as_str().into()),
+                ("answer_id", self.id.as_str().into()),
                 ("memory_id", memory_id.as_str().into()),
                 ("similarity_score", relevance.get().into()),
                 ("position_in_results", position.into()),

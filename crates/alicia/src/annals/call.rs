@@ -134,10 +134,7 @@ impl<'a> Outcome<'a> {
         match end {
             CallEnd::Done { output, .. } => Self { status: "success", output: Some(output), error: None },
             CallEnd::Failed(CallError { name, message, .. }) => {
-                let known = ToolError::from_name(name).map(Word::Known);
-                let unnamed = || Word::Known(ToolError::ExecutionError);
-                let named = || if name.is_empty() { unnamed() } else { Word::Other(name.clone()) };
-                let error = known.unwrap_or_else(named);
+                let error = in_our_words(name);
                 let cancelled = error.known() == Some(ToolError::Cancelled);
                 failed(if cancelled { "cancelled" } else { "error" }, error, message.clone())
             }
@@ -174,6 +171,40 @@ impl<'a> Outcome<'a> {
                 Pii(message)
             }),
         }
+    }
+}
+
+/// The word of §4.7 for what went wrong. Servers of tools, devices and other protocols have names of their own
+/// for the same; what is none of them was said by the tool itself, and stays as it said it.
+fn in_our_words(name: &str) -> Word<ToolError> {
+    if let Some(known) = ToolError::from_name(name) {
+        return known.into();
+    }
+    match name {
+        "method_not_found" | "ACT_NOT_FOUND" => ToolError::UnknownTool.into(),
+        "invalid_params" | "invalid_request" | "invalid_args" | "ACT_INVALID_PARAMS" => {
+            ToolError::InvalidParameters.into()
+        }
+        "timed_out" | "ACT_TIMEOUT" => ToolError::Timeout.into(),
+        "ACT_CANCELLED" => ToolError::Cancelled.into(),
+        ""
+        | "tool_error"
+        | "mcp_error"
+        | "parse_error"
+        | "internal_error"
+        | "resource_not_found"
+        | "too_large"
+        | "unavailable"
+        | "unsupported"
+        | "gone"
+        | "busy"
+        | "error"
+        | "failed"
+        | "failure"
+        | "skipped"
+        | "ACT_EXECUTION_FAILED"
+        | "E_SANDBOX_VIOLATION" => ToolError::ExecutionError.into(),
+        own => Word::Other(own.to_owned()),
     }
 }
 

@@ -153,6 +153,13 @@ impl Conversation {
         }
     }
 
+    /// How many messages follow this one already, among those that are kept in mind: older ones have been gone on
+    /// from long ago.
+    pub(super) fn branch_index(&self, previous: Option<&Id>) -> i64 {
+        let siblings = self.recent.iter().filter(|known| known.previous.as_ref() == previous).count();
+        i64::try_from(siblings).unwrap_or(i64::MAX)
+    }
+
     /// Counts a message and keeps it in mind.
     pub(super) fn remember(&mut self, message: Recent) {
         self.messages = self.messages.saturating_add(1);

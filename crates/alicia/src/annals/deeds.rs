@@ -17,6 +17,11 @@ impl Conversation {
     pub(super) fn note(&mut self, by: &PrincipalId, deed: Deed, desk: &mut Desk) {
         match deed {
             Deed::Memorised { .. } | Deed::Embedded { .. } => self.memorise(by, deed, desk),
+            Deed::Preferred { preferences } if self.notebook => {
+                for (key, value) in &preferences {
+                    self.annotate(PERSONAL, key, value, desk);
+                }
+            }
             _ if self.notebook => {}
             Deed::Commented { id, message, content, kind, mut meta } => {
                 if let Some(kind) = kind {
@@ -85,6 +90,8 @@ impl Conversation {
                 self.prefer(&changes);
                 self.touch(desk, preferences);
             }
+            // It is about an answer, which is not of the conversation as a whole.
+            Deed::Replied { .. } => {}
             Deed::Conflicted { message } => desk.set(&tables::MESSAGES, || {
                 let mut cells = self.key(Id::of(Prefix::Message, &message).as_str());
                 cells.push(("sync_status", "conflict".into()));
@@ -202,10 +209,14 @@ impl Conversation {
             | Deed::Introduced { .. }
             | Deed::Preferred { .. }
             | Deed::Conflicted { .. }
+            | Deed::Replied { .. }
             | Deed::Heard { .. } => {}
         }
     }
 }
+
+/// What the entries of `alicia_meta` are about that hold what a person prefers.
+pub(crate) const PERSONAL: &str = "preferences";
 
 /// Stands for what a row says.
 pub(crate) fn digest(content: &str) -> String {

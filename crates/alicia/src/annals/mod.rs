@@ -42,7 +42,7 @@ pub mod tables;
 mod thought;
 
 pub use answer::Answer;
-pub(crate) use deeds::digest;
+pub(crate) use deeds::{PERSONAL, digest};
 pub use page::{Entry, Notice, Page, Settled};
 pub use sentence::join;
 
@@ -141,6 +141,13 @@ impl Annals {
                 if **chronicle == *deed::CHRONICLE
                     && let Some(deed) = Deed::from_record(record)
                 {
+                    if let Deed::Replied { turn } = &deed {
+                        let turn = TurnId::from(turn.as_str());
+                        if let Some(answer) = self.answers.get_mut(&turn) {
+                            answer.unreplied = false;
+                        }
+                        desk.page.notices.push(Notice::Replied { turn });
+                    }
                     book.note(by, deed, desk);
                 }
             }
@@ -330,6 +337,17 @@ impl Annals {
     /// The answers whose turns have not ended.
     pub fn live_answers(&self) -> impl Iterator<Item = (&TurnId, &Answer)> {
         self.answers.iter()
+    }
+
+    /// Whether the reply to the request with which a turn began has not been written yet, as far as is known.
+    pub(crate) fn is_unreplied(&self, turn: &TurnId) -> bool {
+        self.answers.get(turn).is_some_and(|answer| answer.unreplied)
+    }
+
+    /// The answer that is being given to a message.
+    pub fn answer_to(&self, question: &Id) -> Option<&Id> {
+        let mut given = self.answers.values().filter(|answer| answer.question == *question);
+        given.find(|answer| !answer.settled).map(|answer| &answer.id)
     }
 
     /// The call behind a use of a tool that is open.

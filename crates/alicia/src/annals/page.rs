@@ -75,6 +75,11 @@ pub enum Notice {
     },
     /// Title or status changed: ConversationUpdate (28).
     Updated,
+    /// The reply to the HTTP request that posted a message was written: lite peers are told of the answer.
+    Replied {
+        /// The turn that answers the message.
+        turn: TurnId,
+    },
     /// Weights or elite changed: EliteOptions (31).
     Elites,
 }

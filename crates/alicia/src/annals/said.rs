@@ -37,6 +37,7 @@ impl Conversation {
     fn write(&mut self, said: &Said, luggage: &Luggage, desk: &mut Desk) {
         let Said { id, previous, role, text, number, times } = said;
         let now = millis(desk.at);
+        let branch = self.branch_index(previous.as_ref());
         desk.put(&tables::MESSAGES, || {
             let local = luggage.local_id.as_ref();
             vec![
@@ -46,6 +47,7 @@ impl Conversation {
                 ("message_role", role.name().into()),
                 ("contents", text.as_str().into()),
                 ("sequence_number", (*number).into()),
+                ("branch_index", branch.into()),
                 ("completion_status", "completed".into()),
                 ("local_id", local.cloned().into()),
                 ("server_id", local.map(|_| id.as_str()).into()),

@@ -26,8 +26,10 @@ impl Answer {
         let ending = match outcome {
             TurnOutcome::Done(_) => Ending::Complete,
             TurnOutcome::Interrupted { .. } => Ending::Stopped(None),
-            TurnOutcome::Failed(Failure { kind, message, .. }) => Ending::Failed(code_of(*kind), message),
-            TurnOutcome::Expired => Ending::Failed(Code::Unavailable, "the answer took too long"),
+            TurnOutcome::Failed(Failure { kind, message, .. }) => {
+                Ending::Failed(code_of(*kind), words_of(*kind).unwrap_or(message))
+            }
+            TurnOutcome::Expired => Ending::Failed(Code::Unavailable, TOO_SLOW),
         };
         self.settle(&ending, book, desk);
         self.move_tip(book, desk);
@@ -58,7 +60,8 @@ impl Answer {
         let contents = self.text.said().to_owned();
         self.counts = failure.is_none() && !contents.is_empty();
         let complete = self.counts || matches!(ending, Ending::Complete);
-        if self.started || self.opened || complete {
+        // What follows it stands behind its row.
+        if self.started || self.opened || complete || self.followed {
             self.write(if complete { "completed" } else { "failed" }, &contents, book, desk);
         }
         if complete && !self.opened {
@@ -154,6 +157,35 @@ impl Ending<'_> {
         }
     }
 }
+
+/// What the user is told of a failure that is ours; none where the agent has words of its own.
+fn words_of(kind: FailureKind) -> Option<&'static str> {
+    match kind {
+        FailureKind::ToolNotFound
+        | FailureKind::CallTimeout
+        | FailureKind::Execution
+        | FailureKind::InvalidArgs
+        | FailureKind::Tool
+        | FailureKind::ModelUnavailable
+        | FailureKind::InvalidRequest => None,
+        FailureKind::WorkerLost | FailureKind::Aborted => {
+            Some("The answer was interrupted by a fault on our side. Please ask again.")
+        }
+        FailureKind::Unreachable | FailureKind::UnknownAgent | FailureKind::Unprepared => {
+            Some("The assistant cannot be reached at the moment. Please try again in a while.")
+        }
+        FailureKind::Overdue => Some(TOO_SLOW),
+        FailureKind::BadResponse => {
+            Some("The assistant gave an answer that makes no sense. Please ask again.")
+        }
+        FailureKind::SlowConsumer => Some("The answer could not be delivered. Please ask again."),
+        FailureKind::BudgetExhausted => Some("What this answer may cost is used up."),
+        FailureKind::Forbidden => Some("The assistant is not allowed to do this."),
+        FailureKind::Internal => Some("Something went wrong on our side. Please ask again."),
+    }
+}
+
+const TOO_SLOW: &str = "The answer took too long. Please ask again.";
 
 /// The code of a failed turn (§11.2).
 fn code_of(kind: FailureKind) -> Code {

@@ -63,6 +63,7 @@ tables! {
         "message_role" Text,
         "contents" Text,
         "sequence_number" Integer,
+        "branch_index" Integer,
         "completion_status" Text,
         "local_id" Text,
         "server_id" Text,
@@ -106,7 +107,7 @@ tables! {
 
     /// The tools that answers used.
     TOOL_USES = "alicia_tool_uses" of "conversation_id" key ["conversation_id" "id"]
-        indexes [["conversation_id" "message_id" "sequence_number"]] {
+        indexes [["id"] ["conversation_id" "message_id" "sequence_number"]] {
         "id" Text,
         "conversation_id" Text,
         "message_id" Text,
@@ -122,12 +123,13 @@ tables! {
         "deleted_at" Integer,
     }
 
-    /// The memories that answers used.
+    /// The memories that answers used: `message_id` is the question, `answer_id` what was answered.
     MEMORY_USED = "alicia_memory_used" of "conversation_id" key ["conversation_id" "id"]
-        indexes [["conversation_id" "message_id"]] {
+        indexes [["id"] ["conversation_id" "message_id"] ["conversation_id" "answer_id"]] {
         "id" Text,
         "conversation_id" Text,
         "message_id" Text,
+        "answer_id" Text,
         "memory_id" Text,
         "similarity_score" Real,
         "position_in_results" Integer,

@@ -48,6 +48,7 @@ impl AliciaConnection {
             Some(clock.pinged_at.after(secs(self.limits.ping_s))),
             Some(clock.heard_at.after(secs(self.limits.idle_s))),
             self.next_edit_over(),
+            self.next_release(),
             clock.backlog.wake(self.now, secs(self.limits.write_s)),
         ];
         times.into_iter().flatten().min()
@@ -70,6 +71,7 @@ impl AliciaConnection {
             self.out.push_back(Output::Send(Frame::Ping(Bytes::new())));
         }
         self.end_edits();
+        self.release_overdue();
     }
 
     /// The transport is gone, or has to go.
@@ -94,6 +96,10 @@ impl AliciaConnection {
             self.out.push_back(Output::Close(close));
         }
     }
+}
+
+pub(super) fn millis(milliseconds: u32) -> Duration {
+    Duration::from_millis(milliseconds.into())
 }
 
 pub(super) fn secs(seconds: u32) -> Duration {

@@ -11,6 +11,7 @@ use crate::codec::{self, Decoded, Dialect};
 use crate::error::{Code, DecodeError, UNDECODABLE};
 use crate::id::{Id, Prefix};
 use crate::limits::AliciaLimits;
+use crate::lite::{LiteBody, LiteType};
 use crate::message::{Body, Envelope, MessageType, Side, SubscribeAck, SubscribeError, UnsubscribeAck};
 
 /// How much comes in, and in which order.
@@ -19,6 +20,8 @@ pub(super) struct Intake {
     /// The highest stanza of the client's.
     last: i32,
     bucket: Bucket,
+    /// A client that is back follows again all that it followed, at once: this does not count as fast.
+    following: Bucket,
     /// When input could not be decoded.
     undecodable: VecDeque<Timestamp>,
 }
@@ -27,7 +30,15 @@ impl Intake {
     pub(super) fn new(limits: &AliciaLimits) -> Self {
         let per_minute = u64::from(limits.envelopes_per_10_s).saturating_mul(6);
         let bucket = Bucket::new(Rate::per_minute(per_minute, limits.envelopes_burst.into()));
-        Self { last: 0, bucket, undecodable: VecDeque::new() }
+        let subscriptions = u64::from(limits.subscriptions);
+        let following = Bucket::new(Rate::per_minute(subscriptions, subscriptions));
+        Self { last: 0, bucket, following, undecodable: VecDeque::new() }
+    }
+
+    /// Whether an envelope comes too fast.
+    fn is_fast(&mut self, decoded: &Decoded, now: Timestamp) -> bool {
+        let spared = decoded.is_about_following() && self.following.take(1, now).is_ok();
+        !spared && self.bucket.take(1, now).is_err()
     }
 
     /// Counts input that could not be decoded; answers whether there was too much of it.
@@ -60,16 +71,17 @@ impl AliciaConnection {
     }
 
     fn take(&mut self, decoded: Decoded) {
-        let fast = self.intake.bucket.take(1, self.now).is_err();
+        let fast = self.intake.is_fast(&decoded, self.now);
         match decoded {
             Decoded::Full { envelope, .. } if fast => {
                 let job = Job::new(*envelope);
-                self.refuse(&job, Code::RateLimited, "too many envelopes, slow down");
+                self.refuse(&job, Code::RateLimited, TOO_FAST);
             }
             Decoded::Full { envelope, .. } => self.order(*envelope),
-            Decoded::Lite(_) if fast => {
-                self.refuse_lite(None, Code::RateLimited, "too many envelopes, slow down")
+            Decoded::Lite(envelope) if fast && matches!(envelope.body, LiteBody::VoiceJoinRequest(_)) => {
+                self.refuse_voice(envelope.conversation_id);
             }
+            Decoded::Lite(_) if fast => self.refuse_lite(None, Code::RateLimited, TOO_FAST),
             Decoded::Lite(envelope) => self.take_lite(*envelope),
         }
     }
@@ -101,8 +113,16 @@ impl AliciaConnection {
     }
 
     pub(super) fn enqueue(&mut self, job: Job) {
-        if self.waiting.len() >= self.limits.work_queue as usize {
-            return self.refuse(&job, Code::QueueOverflow, "too much work waits, slow down");
+        let mut most = self.limits.work_queue;
+        if matches!(job.body, Body::Subscribe(_) | Body::Unsubscribe(_)) {
+            most = most.saturating_add(self.limits.subscriptions);
+        }
+        if self.waiting.len() >= most as usize {
+            return self.refuse(
+                &job,
+                Code::QueueOverflow,
+                "Too many requests are waiting. Please slow down.",
+            );
         }
         self.waiting.push_back(job);
         self.start_work();
@@ -114,7 +134,9 @@ impl AliciaConnection {
             self.dialect = Dialect::Lite;
         }
         self.intake.last = self.intake.last.max(error.origin.stanza_id);
-        if self.dialect == Dialect::Lite {
+        if self.dialect == Dialect::Lite && error.origin.number == Some(LiteType::VoiceJoinRequest.number()) {
+            self.refuse_voice(error.origin.conversation_id.clone());
+        } else if self.dialect == Dialect::Lite {
             self.say_lite(error.origin.conversation_id.clone(), error.report_lite());
         } else if self.work.is_some() || !self.waiting.is_empty() {
             // Its answer comes in its place among the others.
@@ -164,4 +186,5 @@ impl AliciaConnection {
     }
 }
 
+const TOO_FAST: &str = "Too many messages at once. Please slow down.";
 const MINUTE: Duration = Duration::from_secs(60);

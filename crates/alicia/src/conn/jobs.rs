@@ -307,19 +307,33 @@ impl AliciaConnection {
 /// The code and words for what a session has refused: the one table.
 pub(super) fn words(reject: &Reject) -> (Code, String) {
     match reject {
-        Reject::NotFound => (Code::Conversation, "conversation not found".to_owned()),
-        Reject::Inactive => (Code::InvalidState, "the conversation is inactive".to_owned()),
-        Reject::Forbidden => (Code::InvalidState, "not permitted in this conversation".to_owned()),
-        Reject::UnknownMessage(_) => (Code::NotFound, "no such message in this conversation".to_owned()),
-        Reject::DuplicateMessage(_) => (Code::InvalidState, "the id is already used".to_owned()),
-        Reject::UnknownAgent(_) => (Code::Unavailable, "no agent serves this conversation".to_owned()),
-        Reject::UnknownTool(_) => (Code::ToolNotFound, "no such tool".to_owned()),
+        Reject::NotFound => (Code::Conversation, "This conversation does not exist.".to_owned()),
+        Reject::Inactive => {
+            (Code::InvalidState, "This conversation is inactive: it was archived or deleted.".to_owned())
+        }
+        Reject::Forbidden => (Code::InvalidState, "You are not permitted to do this.".to_owned()),
+        Reject::UnknownMessage(_) => {
+            (Code::NotFound, "There is no such message in this conversation.".to_owned())
+        }
+        Reject::DuplicateMessage(_) => {
+            (Code::InvalidState, "This id is already used for something else.".to_owned())
+        }
+        Reject::UnknownAgent(_) => {
+            (Code::Unavailable, "No assistant is available for this conversation.".to_owned())
+        }
+        Reject::UnknownTool(_) => (Code::ToolNotFound, "There is no such tool.".to_owned()),
         Reject::Invalid(_) | Reject::InvalidArgs(_) => (Code::InvalidState, reject.to_string()),
-        Reject::Limit { what } => (Code::TooLarge, format!("limit reached: {what}")),
-        Reject::RateLimited { .. } => (Code::RateLimited, "too many turns, slow down".to_owned()),
-        Reject::Draining => (Code::Unavailable, "the server is leaving, try again shortly".to_owned()),
-        Reject::Busy => (Code::QueueOverflow, "the conversation is busy, try again".to_owned()),
-        Reject::Unavailable { .. } => (Code::Internal, "nothing can be stored now".to_owned()),
+        Reject::Limit { .. } => (Code::TooLarge, TOO_MUCH.to_owned()),
+        Reject::RateLimited { .. } => {
+            (Code::RateLimited, "Too many messages at once. Please slow down.".to_owned())
+        }
+        Reject::Draining => {
+            (Code::Unavailable, "The server is restarting. Please try again shortly.".to_owned())
+        }
+        Reject::Busy => (Code::QueueOverflow, "The conversation is busy. Please try again.".to_owned()),
+        Reject::Unavailable { .. } => {
+            (Code::Internal, "Nothing can be stored at the moment. Please try again later.".to_owned())
+        }
         Reject::Unserved { reason } => (Code::Provider, reason.clone()),
         Reject::UnknownTurn(_)
         | Reject::TurnOver(_)
@@ -330,6 +344,9 @@ pub(super) fn words(reject: &Reject) -> (Code, String) {
         | Reject::AttachmentGone
         | Reject::Enrolled(_)
         | Reject::Offline(_)
-        | Reject::Unauthenticated => (Code::InvalidState, "not possible now".to_owned()),
+        | Reject::Unauthenticated => (Code::InvalidState, "This is not possible at the moment.".to_owned()),
     }
 }
+
+/// What is larger or more than the server is set up to keep.
+const TOO_MUCH: &str = "This is more than the server accepts at once. Please send less.";

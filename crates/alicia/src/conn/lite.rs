@@ -1,7 +1,7 @@
 //! The lite profile on the same connection (Appendix A): what comes in is read as the full profile would
 //! say it, what goes out is said in its spelling, and what it does not know is not sent.
 
-use switchboard_core::{Frame, Output, Pii, SessionId};
+use switchboard_core::{Frame, Output, Pii, SessionId, TurnId};
 
 use super::AliciaConnection;
 use super::jobs::Job;
@@ -39,6 +39,13 @@ impl AliciaConnection {
         self.say_lite(conversation, error);
     }
 
+    /// Answers a VoiceJoinRequest, also one that could not be taken: clients wait for this answer, and
+    /// understand no other.
+    pub(super) fn refuse_voice(&mut self, conversation: Option<Id>) {
+        let error = Some("Voice is not available on this server.".to_owned());
+        self.say_lite(conversation, VoiceJoinAck { success: false, error, sample_rate: None });
+    }
+
     /// Says in the lite profile what was meant for the full one, as far as it can be said.
     pub(super) fn send_in_lite(&mut self, envelope: &Envelope) {
         for lite in serve::answer(envelope) {
@@ -46,12 +53,20 @@ impl AliciaConnection {
         }
     }
 
-    pub(super) fn pass_on_lite(&mut self, session: &SessionId, page: &Page) {
+    /// Tells what an event adds; that of an answer is held while a reply to its question is still to be written.
+    pub(super) fn pass_on_lite(&mut self, session: &SessionId, page: &Page, unreplied: Option<&TurnId>) {
         let Some(known) = self.followed.get(session) else { return };
         let updated = page.notices.contains(&Notice::Updated);
         let gone = updated && known.annals.status() == ConversationStatus::Deleted;
-        for lite in serve::page(&known.annals, page) {
-            self.send_lite(&lite);
+        let told = serve::page(&known.annals, page);
+        match unreplied {
+            Some(turn) => self.hold(session, turn, told.iter().map(encode_lite).collect()),
+            None => told.iter().for_each(|lite| self.send_lite(lite)),
+        }
+        for notice in &page.notices {
+            if let Notice::Replied { turn } = notice {
+                self.release(session, turn);
+            }
         }
         if gone {
             self.unfollow(session);
@@ -60,15 +75,8 @@ impl AliciaConnection {
 
     /// Reads an envelope of the lite profile as the full profile would say it.
     pub(super) fn take_lite(&mut self, envelope: LiteEnvelope) {
-        let LiteEnvelope { conversation_id, body, user_id, .. } = envelope;
-        // Who the sender says it is proves nothing, but must not be somebody else.
-        if user_id.is_some_and(|Pii(user)| user != self.principal.id.as_str()) {
-            return self.refuse_lite(
-                conversation_id,
-                Code::InvalidState,
-                "user_id is not the one that was authenticated",
-            );
-        }
+        // `user_id` is a name to show, such as that of a device: who the sender is was authenticated before.
+        let LiteEnvelope { conversation_id, body, .. } = envelope;
         let body: Body = match body {
             LiteBody::Subscribe(subscribe) => match self.subscribe_lite(conversation_id.as_ref(), &subscribe)
             {
@@ -91,11 +99,7 @@ impl AliciaConnection {
                     );
                 }
             },
-            LiteBody::VoiceJoinRequest(_) => {
-                let error = Some("voice is not configured".to_owned());
-                return self
-                    .say_lite(conversation_id, VoiceJoinAck { success: false, error, sample_rate: None });
-            }
+            LiteBody::VoiceJoinRequest(_) => return self.refuse_voice(conversation_id),
             LiteBody::VoiceLeaveRequest(_) => {
                 return self.say_lite(conversation_id, VoiceLeaveAck { success: true, error: None });
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use switchboard_core::{Committed, Frame, Output, SessionId, Timestamp};
 
 use super::hear::Ear;
+use super::held::Held;
 use super::{AliciaConnection, Manners};
 use crate::annals::{Annals, Entry, Notice};
 use crate::codec::Dialect;
@@ -32,6 +33,8 @@ pub(super) struct Conversation {
     pub(super) ear: Ear,
     /// A message that is to be replaced by the next one (§5.6).
     pub(super) edit: Option<Edit>,
+    /// What a lite client is not told yet.
+    pub(super) held: Held,
 }
 
 /// An edit that waits for its message.
@@ -50,7 +53,8 @@ pub(super) struct Edit {
 impl Conversation {
     pub(super) fn new(id: Id, annals: Annals, seen: u64, manners: Manners) -> Self {
         let (own, declared) = (BTreeSet::new(), BTreeSet::new());
-        Self { id, annals, seen, due: seen, manners, own, declared, ear: Ear::default(), edit: None }
+        let (ear, held) = (Ear::default(), Held::default());
+        Self { id, annals, seen, due: seen, manners, own, declared, ear, edit: None, held }
     }
 
     /// Whether this connection has said that it has the tool which is asked for.
@@ -69,9 +73,10 @@ impl AliciaConnection {
     pub(super) fn committed(&mut self, session: &SessionId, committed: &Committed) {
         let Some(known) = self.followed.get_mut(session) else { return };
         known.seen = committed.position.seq;
+        let unreplied = committed.event.turn().filter(|turn| known.annals.is_unreplied(turn)).cloned();
         let page = known.annals.follow(committed);
         if self.dialect == Dialect::Lite {
-            self.pass_on_lite(session, &page);
+            self.pass_on_lite(session, &page, unreplied.as_ref());
         } else {
             page.entries.iter().for_each(|entry| self.pass_on(session, entry));
             page.notices.iter().for_each(|notice| self.notice(session, notice, committed.at));
@@ -96,7 +101,7 @@ impl AliciaConnection {
         let Some(known) = self.followed.get(session) else { return };
         let conversation = known.id.clone();
         match notice {
-            Notice::Settled(_) => {}
+            Notice::Settled(_) | Notice::Replied { .. } => {}
             Notice::TurnOver { .. } => {
                 let stats = known.annals.stats(at);
                 self.say(Some(&conversation), stats);

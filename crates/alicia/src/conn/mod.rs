@@ -16,6 +16,7 @@ use switchboard_core::{
 mod beside;
 mod clock;
 mod hear;
+mod held;
 mod inbound;
 mod jobs;
 mod lite;

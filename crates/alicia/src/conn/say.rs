@@ -189,6 +189,7 @@ impl AliciaConnection {
             audio: known.manners.audio,
             tools: known.manners.tools.clone(),
             trace,
+            posted: false,
         };
         (wishes, agent)
     }

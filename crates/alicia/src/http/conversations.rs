@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
 use switchboard_core::model::Standing;
-use switchboard_core::{Cell, Comparison, Condition, Lookup, Op, Order, Question, SessionId, Within};
+use switchboard_core::{Comparison, Condition, Lookup, Op, Order, Question, SessionId, Within};
 
 use crate::annals::tables;
 use crate::deed::{CHRONICLE, Deed};
@@ -13,7 +13,7 @@ use crate::message::ConversationStatus;
 
 use super::Problem;
 use super::exchange::Exchange;
-use super::render::{StoredConversation, memory};
+use super::render::StoredConversation;
 use super::request::{object, text};
 
 impl Exchange {
@@ -123,25 +123,6 @@ impl Exchange {
                 "LiveKit is not configured on this server",
             ));
         })
-    }
-
-    pub(super) fn list_memories(&mut self) -> Result<(), Problem> {
-        let lookup = Lookup {
-            table: tables::MEMORY.name,
-            within: Within::Own,
-            conditions: vec![Condition { column: "deleted_at", is: Comparison::Equal, value: Cell::Null }],
-            question: Question::Rows(vec![
-                ("pinned", Order::Falling),
-                ("updated_at", Order::Falling),
-                ("id", Order::Rising),
-            ]),
-            limit: self.request.limit()?,
-        };
-        self.look(lookup, |exchange, rows| {
-            let memories: Vec<Value> = rows.iter().map(memory).collect();
-            exchange.answer(200, &json!({ "memories": memories }));
-        });
-        Ok(())
     }
 }
 

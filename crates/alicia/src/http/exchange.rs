@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
+use switchboard_core::model::Tool;
 use switchboard_core::{
     AgentId, Asked, Close, Connection, Event, Found, Frame, Head, Input, Lookup, Op, Output, Position,
     Principal, Reject, Reply, Seed, SessionId, Timestamp, TurnId, Upgrade, Violation, Within,
@@ -28,12 +29,16 @@ pub(super) struct Exchange {
     pub(super) service: Service,
     pub(super) principal: Principal,
     pub(super) agent: AgentId,
+    /// What that agent executes itself.
+    pub(super) tools: Vec<Tool>,
     pub(super) seed: Seed,
     pub(super) request: Request,
     pub(super) now: Timestamp,
     asked: Asked<Then>,
     /// A turn whose end is waited for.
     awaited: Option<Awaited>,
+    /// What a session is told once the reply was written, or cannot be.
+    last: Option<(SessionId, Op)>,
     out: VecDeque<Output>,
 }
 
@@ -48,17 +53,19 @@ type Then = Box<dyn FnOnce(&mut Exchange, Result<Reply, Reject>) + Send>;
 
 impl Exchange {
     pub(super) fn new(protocol: &Alicia, upgrade: Upgrade, seed: Seed) -> Self {
-        let Upgrade { principal, agent, agents, request, now, .. } = upgrade;
+        let Upgrade { principal, agent, agents, tools, request, now, .. } = upgrade;
         Self {
             limits: protocol.limits.clone(),
             service: protocol.service.clone(),
             agent: principal.scopes.reachable(&agent, &agents),
             principal,
+            tools,
             seed,
             request: Request(request),
             now,
             asked: Asked::default(),
             awaited: None,
+            last: None,
             out: VecDeque::new(),
         }
     }
@@ -191,6 +198,21 @@ impl Exchange {
         if !body.is_empty() {
             self.out.push_back(Output::Send(Frame::Binary(body)));
         }
+        self.end();
+    }
+
+    /// What a session is told once the reply was written, or cannot be.
+    pub(super) fn tell_last(&mut self, session: SessionId, op: Op) {
+        self.last = Some((session, op));
+    }
+
+    /// There is nothing to be told after all.
+    pub(super) fn tell_nothing_last(&mut self) {
+        self.last = None;
+    }
+
+    fn end(&mut self) {
+        self.out.extend(self.last.take().map(|(session, op)| Output::SubmitLast(session, op)));
         self.out.push_back(Output::Close(DONE));
     }
 
@@ -218,7 +240,7 @@ impl Connection for Exchange {
                 }
             }
             Input::Committed(_, committed) => self.committed(&committed.event),
-            Input::Closed(_) => self.out.push_back(Output::Close(DONE)),
+            Input::Closed(_) => self.end(),
             Input::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Media(_) | Frame::Head(_))
             | Input::Signal(_)
             | Input::Voice(_)

@@ -11,7 +11,7 @@ use switchboard_core::{
 };
 
 use crate::annals::tables;
-use crate::deed::{Luggage, Wishes};
+use crate::deed::{CHRONICLE, Deed, Luggage, Wishes};
 use crate::id::{Id, Prefix};
 use crate::limits::size;
 use crate::message::ConversationStatus;
@@ -109,11 +109,7 @@ impl Exchange {
 
     /// Messages that follow the same one, the message itself among them.
     pub(super) fn list_siblings(&mut self) -> Result<(), Problem> {
-        let id = self.request.named().ok_or_else(Problem::no_message)?;
-        self.look(rows::by_id(&tables::MESSAGES, Within::Own, &id), move |exchange, rows| {
-            let Some(message) = rows.first().and_then(StoredMessage::read) else {
-                return exchange.refuse(&Problem::no_message());
-            };
+        self.with_message(|exchange, message| {
             let parent = message.previous.as_ref().map(Id::as_str);
             let lookup = Lookup {
                 table: tables::MESSAGES.name,
@@ -133,8 +129,7 @@ impl Exchange {
                 let siblings: Vec<Value> = rows::messages(&rows).iter().map(render::message).collect();
                 exchange.answer(200, &json!({ "siblings": siblings }));
             });
-        });
-        Ok(())
+        })
     }
 
     pub(super) fn switch_branch(&mut self, body: &[u8]) -> Result<(), Problem> {
@@ -231,7 +226,9 @@ impl Exchange {
         let luggage = Luggage { local_id: post.local_id.clone(), ..Luggage::default() };
         let names = Names { input: Some(name(&input)), answer: Some(name(&answer)), again: false };
         let turn = TurnId::fresh(&self.seed, 1);
-        let options = Wishes::default().to_options();
+        // Whoever asks for it waits for the answer, and gets both.
+        let both = self.request.parameter("sync").as_deref() == Some("true");
+        let options = Wishes { posted: !both, ..Wishes::default() }.to_options();
         let origin = Origin { options, ..Origin::new(self.principal.id.clone(), "alicia") };
         let deadline = self.now.after(Duration::from_secs(self.limits.generation_s.into()));
         let turn = NewTurn {
@@ -241,8 +238,10 @@ impl Exchange {
             ..NewTurn::new(turn, TurnRequest::chat(post.contents.clone()), origin, deadline)
         };
         let session = post.session.clone();
-        // Whoever asks for it waits for the answer, and gets both.
-        let both = self.request.parameter("sync").as_deref() == Some("true");
+        if !both {
+            let record = Deed::Replied { turn: turn.turn.to_string() }.to_record();
+            self.tell_last(session.clone(), Op::Record { chronicle: CHRONICLE.into(), record });
+        }
         self.submit(&session, Op::StartTurn(Box::new(turn)), move |exchange, outcome| match outcome {
             Ok(Reply::Turn { turn, accepted, .. }) if both => {
                 let session = post.session.clone();
@@ -250,9 +249,16 @@ impl Exchange {
                     exchange.show_both(session, &input, answer);
                 });
             }
+            Ok(_) => exchange.show_posted(post, &input),
             // Under a name that follows from what the client calls it, it can be there already.
-            Ok(_) | Err(Reject::DuplicateMessage(_)) => exchange.show_posted(post, &input),
-            Err(reject) => exchange.refuse(&reject.into()),
+            Err(Reject::DuplicateMessage(_)) => {
+                exchange.tell_nothing_last();
+                exchange.show_posted(post, &input);
+            }
+            Err(reject) => {
+                exchange.tell_nothing_last();
+                exchange.refuse(&reject.into());
+            }
         });
     }
 

@@ -35,15 +35,23 @@ impl Problem {
 
     /// Unknown, deleted and foreign look the same.
     pub(super) fn no_conversation() -> Self {
-        Self::not_found("no such conversation")
+        Self::not_found("This conversation does not exist.")
     }
 
     pub(super) fn no_message() -> Self {
-        Self::not_found("no such message")
+        Self::not_found("This message does not exist.")
+    }
+
+    pub(super) fn no_tool_use() -> Self {
+        Self::not_found("This use of a tool does not exist.")
+    }
+
+    pub(super) fn no_memory() -> Self {
+        Self::not_found("This memory does not exist.")
     }
 
     pub(super) fn inactive() -> Self {
-        Self::new(409, "inactive", "the conversation is archived")
+        Self::new(409, "inactive", "This conversation is archived.")
     }
 
     fn later(status: u16, error: &'static str, message: &'static str, retry_ms: u64) -> Self {
@@ -60,22 +68,34 @@ impl From<Reject> for Problem {
     fn from(reject: Reject) -> Self {
         match reject {
             Reject::NotFound => Self::no_conversation(),
-            Reject::Forbidden => Self::new(403, "forbidden", "not permitted"),
+            Reject::Forbidden => Self::new(403, "forbidden", "You are not permitted to do this."),
             Reject::UnknownMessage(_) => Self::no_message(),
-            Reject::UnknownAgent(_) => Self::not_found("no agent serves this conversation"),
+            Reject::UnknownAgent(_) => Self::not_found("No assistant is available for this conversation."),
             Reject::Inactive => Self::inactive(),
             Reject::DuplicateMessage(_) | Reject::DuplicateTurn(_) | Reject::KeyConflict => {
-                Self::conflict("the id is already used")
+                Self::conflict("This id is already used for something else.")
             }
-            Reject::Limit { what } => Self::new(413, "too_large", format!("limit reached: {what}")),
+            Reject::Limit { .. } => {
+                Self::too_large("This is more than the server accepts at once. Please send less.")
+            }
             Reject::Invalid(_) | Reject::InvalidArgs(_) => Self::malformed(reject.to_string()),
             Reject::RateLimited { retry_after } => {
                 let retry_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
-                Self::later(429, "too_many_requests", "too fast, try again later", retry_ms)
+                Self::later(
+                    429,
+                    "too_many_requests",
+                    "Too many requests at once. Please try again later.",
+                    retry_ms,
+                )
             }
             Reject::Unauthenticated => Self::new(401, "unauthorized", "the credential was refused"),
             Reject::Busy | Reject::Draining | Reject::Unavailable { .. } | Reject::Unserved { .. } => {
-                Self::later(503, "unavailable", "not possible now, try again", 1_000)
+                Self::later(
+                    503,
+                    "unavailable",
+                    "This is not possible at the moment. Please try again.",
+                    1_000,
+                )
             }
             Reject::UnknownTurn(_)
             | Reject::TurnOver(_)
@@ -84,7 +104,9 @@ impl From<Reject> for Problem {
             | Reject::UnknownTool(_)
             | Reject::AttachmentGone
             | Reject::Enrolled(_)
-            | Reject::Offline(_) => Self::new(500, "internal", "something broke on our side"),
+            | Reject::Offline(_) => {
+                Self::new(500, "internal", "Something went wrong on our side. Please try again.")
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use switchboard_core::Found;
 
 use crate::annals::tables;
+use crate::id::Id;
 use crate::message::ConversationStatus;
 use crate::rows::{Row, StoredMessage, moment};
 
@@ -52,9 +53,13 @@ impl StoredConversation {
     }
 }
 
-/// A message.
+/// A message, in the spelling of the full profile and in that of the lite one.
 pub(super) fn message(message: &StoredMessage) -> Value {
+    let status = if message.status == "failed" { "error" } else { &message.status };
     json!({
+        "content": message.contents,
+        "status": status,
+        "branch_index": message.branch,
         "id": message.id,
         "conversation_id": message.conversation,
         "sequence_number": message.number,
@@ -70,6 +75,44 @@ pub(super) fn message(message: &StoredMessage) -> Value {
     })
 }
 
+/// A use of a tool.
+pub(super) fn tool_use(cells: &Found) -> Value {
+    let row = Row::new(&tables::TOOL_USES, cells);
+    let json = |column| row.text(column).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let status = match row.text("status") {
+        Some("success") => "success",
+        Some("pending" | "running") | None => "pending",
+        Some(_) => "error",
+    };
+    json!({
+        "id": row.text("id"),
+        "conversation_id": row.text("conversation_id"),
+        "message_id": row.text("message_id"),
+        "tool_name": row.text("tool_name"),
+        "arguments": json("tool_arguments").unwrap_or_default(),
+        "result": json("tool_result"),
+        "status": status,
+        "error": row.text("error_message"),
+        "sequence_number": row.integer("sequence_number"),
+        "completed_at": row.integer("completed_at").map(moment),
+        "created_at": row.integer("created_at").map(moment),
+    })
+}
+
+/// A use of a memory by a message, with what the memory says if it is still there.
+pub(super) fn memory_use(cells: &Found, message: &Id, memory: Option<&Found>) -> Value {
+    let row = Row::new(&tables::MEMORY_USED, cells);
+    let memory = memory.map(|cells| Row::new(&tables::MEMORY, cells)).filter(|memory| !memory.is_deleted());
+    json!({
+        "id": row.text("id"),
+        "memory_id": row.text("memory_id"),
+        "message_id": message,
+        "content": memory.and_then(|memory| memory.text("content")).unwrap_or_default(),
+        "similarity": row.real("similarity_score"),
+        "created_at": row.integer("created_at").map(moment),
+    })
+}
+
 /// A memory.
 pub(super) fn memory(cells: &Found) -> Value {
     let row = Row::new(&tables::MEMORY, cells);
@@ -82,6 +125,7 @@ pub(super) fn memory(cells: &Found) -> Value {
         "tags": tags,
         "pinned": row.integer("pinned") == Some(1),
         "archived": row.integer("archived") == Some(1),
+        "importance": row.real("importance"),
         "source_type": row.text("source_type"),
         "created_at": row.integer("created_at").map(moment),
         "updated_at": row.integer("updated_at").map(moment),

@@ -78,6 +78,15 @@ pub(super) fn text(object: &Map<String, Value>, key: &str) -> Result<Option<Stri
     }
 }
 
+/// The flag in a member; null counts as absent.
+pub(super) fn flag(object: &Map<String, Value>, key: &str) -> Result<Option<bool>, Problem> {
+    match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(_) => Err(Problem::malformed(format!("{key} must be true or false"))),
+    }
+}
+
 /// The id in a member; null and nothing count as absent.
 pub(super) fn id(object: &Map<String, Value>, key: &str) -> Result<Option<Id>, Problem> {
     match text(object, key)?.filter(|text| !text.is_empty()) {

@@ -2,12 +2,12 @@
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value as Json, json};
-use switchboard_core::{Cell, Comparison, Condition, Found, Lookup, Order, Question, SessionId, Within};
+use switchboard_core::{Cell, Comparison, Condition, Lookup, Order, Question, SessionId, Within};
 
 use crate::annals::tables;
 use crate::limits::size;
 use crate::message::{ConversationStatus, SyncRequest, SyncResponse};
-use crate::rows::{Row, moment};
+use crate::rows::{Row, count, moment};
 use crate::sync::{Step, Sync};
 use crate::value::{Map, Value, decode_msgpack, encode_msgpack};
 
@@ -88,10 +88,6 @@ fn synced(session: &SessionId, state: &str, question: Question) -> Lookup {
     Lookup { table: tables::MESSAGES.name, within, conditions, question, limit: 1 }
 }
 
-fn count(rows: &[Found]) -> i64 {
-    rows.first().and_then(|row| row.first()).and_then(Cell::as_integer).unwrap_or_default()
-}
-
 fn from_msgpack(body: &[u8]) -> Result<Map, Problem> {
     match decode_msgpack(body) {
         Ok(Value::Map(map)) => Ok(map),
@@ -108,20 +104,17 @@ fn from_json(body: &[u8]) -> Result<Map, Problem> {
         return Err(Problem::malformed("messages must be a list"));
     };
     let messages = messages.into_iter().map(|message| {
-        let Json::Object(mut members) = message else {
-            return Err(Problem::malformed("a message must be an object"));
-        };
+        // What is no object has no members, and is refused by itself.
+        let mut members = if let Json::Object(members) = message { members } else { Default::default() };
         let known = MEMBERS.iter().filter_map(|(column, key)| {
             let member = members.remove(*column).or_else(|| members.remove(*key))?;
             Some((*key, member))
         });
-        let known = known.map(|(key, member)| match Value::try_from(member) {
-            Ok(member) => Ok((key, member)),
-            Err(error) => Err(Problem::malformed(error.to_string())),
-        });
-        known.collect::<Result<Map, _>>().map(Value::Map)
+        // What has no form here is of a wrong type, whatever it is.
+        let known = known.map(|(key, member)| (key, Value::try_from(member).unwrap_or(Value::Bool(false))));
+        Value::Map(known.collect())
     });
-    Ok(Map::from_iter([("messages", Value::Array(messages.collect::<Result<_, _>>()?))]))
+    Ok(Map::from_iter([("messages", Value::Array(messages.collect()))]))
 }
 
 fn to_msgpack(response: &SyncResponse) -> Bytes {

@@ -91,8 +91,8 @@ body! {
     /// Speak in this conversation.
     VoiceJoinRequest {
         ..conversation
-        /// Who speaks.
-        user_id: Pii<String> = required "userId";
+        /// Who speaks, by a name to show; never proof of it.
+        user_id: Option<Pii<String>> = optional "userId";
     }
 }
 

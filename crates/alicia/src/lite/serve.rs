@@ -60,7 +60,7 @@ fn notice(annals: &Annals, notice: &Notice) -> Vec<LiteEnvelope> {
             let title = annals.title().map(|title| TitleUpdate { title: Pii(title.to_owned()) });
             title.into_iter().map(LiteBody::from).collect()
         }
-        Notice::TurnOver { .. } | Notice::Elites => Vec::new(),
+        Notice::TurnOver { .. } | Notice::Replied { .. } | Notice::Elites => Vec::new(),
     };
     bodies.into_iter().map(|body| LiteEnvelope::new(Some(annals.id().clone()), body)).collect()
 }
@@ -87,7 +87,11 @@ fn bodies(annals: &Annals, entry: &Entry, notices: &[Notice]) -> Vec<LiteBody> {
             ]
         }
         Body::ReasoningStep(step) => vec![step.into()],
-        Body::MemoryTrace(trace) => vec![MemoryTrace { source: None, ..trace }.into()],
+        // Lite clients show what was remembered below the answer, and not below the question.
+        Body::MemoryTrace(trace) => {
+            let message_id = annals.answer_to(&trace.message_id).unwrap_or(&trace.message_id).clone();
+            vec![MemoryTrace { message_id, source: None, ..trace }.into()]
+        }
         Body::ToolUseRequest(ToolUseRequest { id, message_id, tool_name, parameters, execution, .. }) => {
             let execution = Some(Word::Known(execution));
             vec![LiteToolUseRequest { id, message_id, tool_name, arguments: parameters, execution }.into()]

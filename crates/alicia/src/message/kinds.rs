@@ -5,6 +5,7 @@ use super::rows::{Fields, Members};
 use super::sink::Sink;
 use super::wire::Wire;
 use crate::error::FieldError;
+use crate::value::{Map, Value};
 
 /// Has to be there.
 pub(crate) mod required {
@@ -67,6 +68,76 @@ pub(crate) mod defaulted {
         aliases: &[&str],
     ) -> Result<T, FieldError> {
         fields.typed(key, aliases).map(Option::unwrap_or_default)
+    }
+
+    pub(crate) use super::required::write;
+}
+
+/// The same, and its default also where it is of another type: whoever reads it judges what is missing.
+pub(crate) mod lenient {
+    use super::*;
+
+    pub(crate) fn read<T: Wire + Default>(
+        fields: &mut Fields<'_>,
+        key: &str,
+        aliases: &[&str],
+    ) -> Result<T, FieldError> {
+        Ok(defaulted::read(fields, key, aliases).unwrap_or_default())
+    }
+
+    pub(crate) use super::required::write;
+}
+
+/// The same for a value that may be absent.
+pub(crate) mod lenient_optional {
+    use super::*;
+
+    pub(crate) fn read<T: Wire>(
+        fields: &mut Fields<'_>,
+        key: &str,
+        aliases: &[&str],
+    ) -> Result<Option<T>, FieldError> {
+        Ok(fields.typed(key, aliases).unwrap_or_default())
+    }
+
+    pub(crate) use super::optional::write;
+}
+
+/// What refers to something else: of another type than text, it refers to nothing there is, instead of being
+/// absent.
+pub(crate) mod reference {
+    use super::*;
+
+    pub(crate) fn read(
+        fields: &mut Fields<'_>,
+        key: &str,
+        aliases: &[&str],
+    ) -> Result<Option<String>, FieldError> {
+        Ok(fields.typed(key, aliases).unwrap_or_else(|_| Some(NOTHING.to_owned())))
+    }
+
+    pub(crate) use super::optional::write;
+
+    /// No id: it has a space in it.
+    const NOTHING: &str = "no text";
+}
+
+/// A list that has to be there, whose items are read each by itself: what is no map is an empty one.
+pub(crate) mod elements {
+    use super::*;
+
+    pub(crate) fn read<T: Members>(
+        fields: &mut Fields<'_>,
+        key: &str,
+        aliases: &[&str],
+    ) -> Result<Vec<T>, FieldError> {
+        let items: Vec<Value> = required::read(fields, key, aliases)?;
+        let limits = fields.limits;
+        let items = items.into_iter().enumerate().map(|(index, item)| {
+            let map = if let Value::Map(map) = item { map } else { Map::new() };
+            T::read(&mut Fields::new(map, limits)).map_err(|error| error.below(&format!("{key}[{index}]")))
+        });
+        items.collect()
     }
 
     pub(crate) use super::required::write;

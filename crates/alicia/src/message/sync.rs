@@ -13,27 +13,28 @@ body! {
     /// Messages written offline (§4.17).
     SyncRequest {
         /// In their order.
-        messages: Vec<SyncMessage> = required "messages" [0..=sync_batch];
+        messages: Vec<SyncMessage> = elements "messages" [0..=sync_batch];
     }
 }
 
 body! {
-    /// One of them. What is missing or not allowed here is a conflict of this message, not a fault of all.
+    /// One of them. What is missing, not allowed or of a wrong type here is a conflict of this message, not a
+    /// fault of all: a client sends the same batch until it is answered.
     SyncMessage then tidied {
         /// The id the client gave it, normally `local_…`; a conflict if empty.
-        local_id: String = defaulted "localId";
-        /// The client's idea of its place.
-        sequence_number: i64 = required "sequenceNumber";
-        /// A server id, or a `localId` of this or an earlier batch.
-        previous_id: Option<String> = optional "previousId";
+        local_id: String = lenient "localId";
+        /// The client's idea of its place; the next free one if it is none.
+        sequence_number: i64 = lenient "sequenceNumber";
+        /// A server id, or a `localId` of this or an earlier batch; a conflict if it is no text.
+        previous_id: Option<String> = reference "previousId";
         /// Whose message it is; a conflict unless `user` or `assistant`.
-        role: Word<Role> = defaulted "role";
-        /// The text.
-        contents: Pii<String> = required "contents";
+        role: Word<Role> = lenient "role";
+        /// The text; a conflict if blank.
+        contents: Pii<String> = lenient "contents";
         /// When it was made, RFC 3339; the server's time if it cannot be read.
-        created_at: String = defaulted "createdAt";
-        /// When it was last changed, RFC 3339.
-        updated_at: Option<String> = optional "updatedAt";
+        created_at: String = lenient "createdAt";
+        /// When it was last changed, RFC 3339; the moment it was made if it cannot be read.
+        updated_at: Option<String> = lenient_optional "updatedAt";
     }
 }
 

@@ -4,7 +4,8 @@ use switchboard_alicia::annals::{Notice, join};
 use switchboard_alicia::deed::{Deed, Wishes};
 use switchboard_alicia::{Body, Code};
 use switchboard_core::model::{
-    Failure, FailureKind, Finish, Names, Op, Origin, Output, Place, Remembered, TurnEnd, TurnOutcome,
+    Failure, FailureKind, Finish, Names, Op, Origin, Output, Place, Remembered, Standing, TurnEnd,
+    TurnOutcome,
 };
 use switchboard_core::{Pii, TurnId};
 
@@ -495,4 +496,39 @@ fn a_sentence_before_a_thought_is_told_before_the_thought() {
     assert_eq!(kinds(&bodies), [2, 13, 16, 5, 16]);
     assert_eq!(sentences(&bodies), [(1, "One.", false), (2, "Two.", true)]);
     assert_eq!(text(world.rows.message("am_t1_out"), "contents"), "One. Two.");
+}
+
+#[test]
+fn al_120_failures_of_ours_are_told_in_words_for_people() {
+    for kind in [
+        FailureKind::WorkerLost,
+        FailureKind::Unreachable,
+        FailureKind::BadResponse,
+        FailureKind::Aborted,
+        FailureKind::Overdue,
+        FailureKind::UnknownAgent,
+        FailureKind::Forbidden,
+        FailureKind::SlowConsumer,
+        FailureKind::Unprepared,
+        FailureKind::BudgetExhausted,
+        FailureKind::Internal,
+    ] {
+        let mut world = World::new();
+        world.run("t1");
+        world.finish("t1", TurnEnd::failed(kind, "the executor was lost: limit reached: answer_bytes"));
+        let bodies = world.bodies();
+        let Some(Body::ErrorMessage(error)) = bodies.last() else { panic!("{bodies:?}") };
+        let words = error.message.0.as_str();
+        for jargon in ["executor", "limit", "bytes", "session", "turn", "agent", "worker", "_"] {
+            assert!(!words.contains(jargon), "{kind:?}: {words}");
+        }
+        assert!(words.ends_with('.') && words.contains(' '), "{words}");
+    }
+    // What stops an answer is kept beside it, in such words too.
+    let mut world = World::new();
+    world.run("t1");
+    world.tell("t1", "One. ");
+    world.ask(Op::Stand(Standing::Archived));
+    let truncated = world.rows.one("alicia_meta", "key", "truncated");
+    assert_eq!(text(truncated, "value"), "the conversation was archived");
 }

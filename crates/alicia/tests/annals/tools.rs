@@ -1,7 +1,7 @@
 //! Tools and questions.
 
 use serde_json::json;
-use switchboard_alicia::message::{Execution, ToolUseRequest, ToolUseResult};
+use switchboard_alicia::message::{Execution, ToolUseRequest, ToolUseResult, Word};
 use switchboard_alicia::{Body, Id};
 use switchboard_core::model::{Actor, CallEnd, CallError, CallKind, Executor, Op, TurnEnd};
 
@@ -239,5 +239,36 @@ fn al_070_a_tool_that_its_client_has_cancelled_is_stored_as_such() {
         assert!(given.error_message.as_ref().is_none_or(|message| !message.0.is_empty()));
         let row = world.rows.one("alicia_tool_uses", "id", asked.id.as_str());
         assert_eq!((text(row, "status"), text(row, "error_message")), (status, message));
+    }
+}
+
+#[test]
+fn al_117_a_failing_tool_is_told_in_the_words_of_the_protocol_whoever_ran_it() {
+    let mut world = running();
+    let names = [
+        ("tool_error", "execution_error"),
+        ("mcp_error", "execution_error"),
+        ("unavailable", "execution_error"),
+        ("failure", "execution_error"),
+        ("gone", "execution_error"),
+        ("method_not_found", "unknown_tool"),
+        ("invalid_params", "invalid_parameters"),
+        ("ACT_TIMEOUT", "timeout"),
+    ];
+    let runners = [Executor::Agent, Executor::Attachment("att-1".into()), Executor::Device("lab-1".into())];
+    for (number, (name, word)) in names.into_iter().enumerate() {
+        let (call, runner) = (format!("c{number}"), runners[number % runners.len()].clone());
+        world.call("t1", &call, tool(json!({})), runner);
+        let end = CallEnd::Failed(CallError::new(name, "no luck"));
+        world.answer("t1", &call, end, &Actor::server());
+        let bodies = world.bodies();
+        let told = result(&bodies[1]);
+        let code = match told.error_code.as_ref().expect("a word") {
+            Word::Known(known) => known.name().to_owned(),
+            Word::Other(other) => other.clone(),
+        };
+        assert_eq!(code, word, "{name}");
+        let row = world.rows.one("alicia_tool_uses", "id", told.request_id.as_ref().unwrap().as_str());
+        assert_eq!(text(row, "error_message"), format!("{word}: no luck"));
     }
 }

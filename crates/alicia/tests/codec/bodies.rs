@@ -261,12 +261,20 @@ fn what_is_wrong_with_an_offline_message_is_left_to_its_conflict() {
     assert_eq!(request.messages[0].role, Word::default());
     assert_eq!(request.messages[1].role, Word::Known(Role::System));
     assert_eq!(request.messages[1].previous_id, None);
-    let error = body(
+    let request = typed!(
+        SyncRequest,
         17,
-        map(r#"{"messages": [{"sequenceNumber": 1, "contents": "x"}, {"sequenceNumber": 1}]}"#),
-        Side::Client,
+        Client,
+        r#"{"messages": [{"localId": "local_1", "createdAt": 5, "updatedAt": 5, "contents": 7, "role": 3}, 9, {"previousId": 5}]}"#
     );
-    assert_eq!(error.unwrap_err().to_string(), "SyncRequest: messages[1].contents is missing");
+    let [strange, none, refers] = &*request.messages else { panic!("{request:?}") };
+    assert_eq!((strange.local_id.as_str(), strange.sequence_number), ("local_1", 0));
+    assert_eq!((strange.created_at.as_str(), strange.contents.0.as_str()), ("", ""));
+    assert_eq!(strange.role, Word::default());
+    assert_eq!(none.local_id, "", "what is no map has no members");
+    assert!(refers.previous_id.is_some(), "it follows nothing there is, instead of the tip");
+    let error = body(17, map(r#"{"messages": 7}"#), Side::Client);
+    assert_eq!(error.unwrap_err().code(), Code::Malformed);
 }
 
 #[test]

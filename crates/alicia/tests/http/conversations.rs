@@ -50,7 +50,10 @@ fn al_030_foreign_and_unknown_conversations_look_the_same() {
     };
     let unknown = town.get("/api/v1/conversations/ac_unknown");
     assert_eq!(unknown.status, 404);
-    assert_eq!(unknown.json(), json!({"error": "not_found", "message": "no such conversation", "code": 404}));
+    assert_eq!(
+        unknown.json(),
+        json!({"error": "not_found", "message": "This conversation does not exist.", "code": 404})
+    );
     for (method, tail, body) in [
         (Method::Get, "", ""),
         (Method::Patch, "", "{\"title\":\"mine\"}"),
@@ -199,7 +202,7 @@ fn memories_are_listed_for_their_owner() {
     );
     assert_eq!((&memories[0]["category"], &memories[0]["pinned"]), (&json!("fact"), &json!(true)));
     let foreign = town.ask("bob", Method::Get, "/api/v1/memories", &[], "").json();
-    assert_eq!(foreign, json!({"memories": []}));
+    assert_eq!(foreign, json!({"memories": [], "total": 0}));
     let page = format!("/api/v1/conversations/{notebook}");
     assert_eq!(town.get(&page).status, 404, "a notebook is no conversation");
 }

@@ -153,6 +153,9 @@ impl Town {
                     let outcome = self.look(who, &lookup);
                     self.feed(exchange, request, outcome);
                 }
+                Output::SubmitLast(session, op) => {
+                    self.submit(who, &session, &op).expect("what is told last");
+                }
                 Output::Close(_) => break,
                 other => panic!("{other:?}"),
             }

@@ -130,6 +130,8 @@ impl Config {
             ("envelopes_per_10_s", limits.envelopes_per_10_s, 10_000_000),
             ("envelopes_burst", limits.envelopes_burst, 10_000_000),
             ("undecodable_per_min", limits.undecodable_per_min, 10_000_000),
+            ("reply_hold_ms", limits.reply_hold_ms, 60_000),
+            ("reply_hold_bytes", limits.reply_hold_bytes, 16 << 20),
         ] {
             findings.range(format!("alicia.limits.{key}"), value, 1..=most);
         }
@@ -213,4 +215,10 @@ const LIMIT_KEYS: &[(&str, Kind, &str)] = &[
         Kind::Integer,
         "Inputs in a minute that cannot be read, after which the connection ends.",
     ),
+    (
+        "reply_hold_ms",
+        Kind::Integer,
+        "How long a lite client is not told of an answer because the reply to the HTTP request that asked for it is still to be written, in milliseconds.",
+    ),
+    ("reply_hold_bytes", Kind::Integer, "Bytes of such an answer that may wait."),
 ];

@@ -398,7 +398,7 @@ impl SessionActor {
         let speaks = |executing: &&Executing| matches!(&mail.actor.kind, ActorKind::Worker(worker) if *worker == executing.worker);
         let Some(executing) = self.executing.get(turn).filter(speaks) else { return };
         if !matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
-            executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.to_string()));
+            executing.board.judge(TurnEnd::failed(FailureKind::Execution, reject.told()));
             executing.board.explain("refused");
         }
         executing.stop.send_replace(true);

@@ -48,6 +48,8 @@ pub(crate) struct Endpoint {
 const NOTHING: fn(&Names) -> Value = |_| Value::Null;
 const SESSION: fn(&Names) -> &str = |names| &names.session;
 const CONVERSATION: fn(&Names) -> &str = |names| &names.conversation;
+const MESSAGE: fn(&Names) -> &str = |names| &names.message;
+const RATING: fn(&Names) -> Value = |_| json!({ "rating": 1 });
 const VIP: fn(&Names) -> &str = |names| &names.vip;
 const VIP_INTERNAL: fn(&Names) -> &str = |names| &names.vip_internal;
 const CID: fn(&Names) -> &str = |names| &names.cid;
@@ -185,8 +187,50 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         observer: 501,
         ..named("POST /api/v1/conversations/{id}/token", Door::Keyed, &[CONVERSATION])
     },
-    named("GET /api/v1/messages/{id}/siblings", Door::Keyed, &[|names| &names.message]),
+    named("GET /api/v1/messages/{id}/siblings", Door::Keyed, &[MESSAGE]),
+    named("GET /api/v1/messages/{id}", Door::Keyed, &[MESSAGE]),
+    named("GET /api/v1/messages/{id}/tool-uses", Door::Keyed, &[MESSAGE]),
+    named("GET /api/v1/messages/{id}/memory-uses", Door::Keyed, &[MESSAGE]),
+    named("GET /api/v1/messages/{id}/feedback", Door::Keyed, &[MESSAGE]),
+    Endpoint {
+        body: RATING,
+        owner: 201,
+        ..named("POST /api/v1/messages/{id}/feedback", Door::Keyed, &[MESSAGE])
+    },
+    // No answer here has used anything, and nobody has anything remembered.
+    plain("GET /api/v1/tool-uses", Door::Keyed),
+    Endpoint { owner: 404, ..named("GET /api/v1/tool-uses/{id}", Door::Keyed, &[|_| "atu_none"]) },
+    Endpoint { owner: 404, ..named("GET /api/v1/tool-uses/{id}/feedback", Door::Keyed, &[|_| "atu_none"]) },
+    Endpoint {
+        body: RATING,
+        owner: 404,
+        ..named("POST /api/v1/tool-uses/{id}/feedback", Door::Keyed, &[|_| "atu_none"])
+    },
+    Endpoint { owner: 404, ..named("GET /api/v1/memory-uses/{id}/feedback", Door::Keyed, &[|_| "amu_none"]) },
+    Endpoint {
+        body: RATING,
+        owner: 404,
+        ..named("POST /api/v1/memory-uses/{id}/feedback", Door::Keyed, &[|_| "amu_none"])
+    },
     plain("GET /api/v1/memories", Door::Keyed),
+    Endpoint {
+        body: |_| json!({ "content": "one's own" }),
+        owner: 201,
+        foreign: 201,
+        observer: 201,
+        ..plain("POST /api/v1/memories", Door::Keyed)
+    },
+    Endpoint { owner: 404, ..named("GET /api/v1/memories/{id}", Door::Keyed, &[|_| "amem_none"]) },
+    Endpoint {
+        body: |_| json!({ "content": MARK }),
+        owner: 404,
+        ..named("PUT /api/v1/memories/{id}", Door::Keyed, &[|_| "amem_none"])
+    },
+    Endpoint { owner: 404, ..named("DELETE /api/v1/memories/{id}", Door::Keyed, &[|_| "amem_none"]) },
+    plain("GET /api/v1/mcp/servers", Door::Keyed),
+    plain("GET /api/v1/tools", Door::Keyed),
+    plain("GET /api/v1/preferences", Door::Keyed),
+    Endpoint { body: |_| json!({ "theme": "dark" }), ..plain("PATCH /api/v1/preferences", Door::Keyed) },
     Endpoint {
         owner: 204,
         observer: 403,

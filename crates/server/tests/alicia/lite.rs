@@ -15,18 +15,18 @@ use crate::stage::Stage;
 use crate::support::ANN;
 use switchboard_core::model::FailureKind;
 
-const GENERATE: u64 = 33;
+pub(crate) const GENERATE: u64 = 33;
 const TITLE: u64 = 35;
-const COMPLETE: u64 = 80;
+pub(crate) const COMPLETE: u64 = 80;
 
 /// A client of the later variant.
-struct Lite {
-    device: Device,
-    conversation: String,
+pub(crate) struct Lite {
+    pub(crate) device: Device,
+    pub(crate) conversation: String,
 }
 
 impl Lite {
-    async fn subscribe(stage: &Stage, conversation: &str) -> Self {
+    pub(crate) async fn subscribe(stage: &Stage, conversation: &str) -> Self {
         let mut lite = Self { device: stage.ann().await, conversation: conversation.to_owned() };
         lite.send(SUBSCRIBE, json!({})).await;
         let ack = lite.next().await;
@@ -34,7 +34,7 @@ impl Lite {
         lite
     }
 
-    async fn send(&mut self, kind: u64, mut body: Value) {
+    pub(crate) async fn send(&mut self, kind: u64, mut body: Value) {
         body["conversationId"] = json!(self.conversation);
         let bytes = pack_map(&[
             ("conversationId", pack(&json!(self.conversation))),
@@ -45,7 +45,7 @@ impl Lite {
     }
 
     /// Type and body of what comes next: an envelope without anything that lite clients do not know.
-    async fn next(&mut self) -> (u64, Value) {
+    pub(crate) async fn next(&mut self) -> (u64, Value) {
         loop {
             match timeout(PATIENCE, self.device.socket.next()).await.expect("in time") {
                 Some(Ok(Message::Binary(bytes))) => {
@@ -75,7 +75,7 @@ impl Lite {
     }
 
     /// Exactly these types.
-    async fn expect<const N: usize>(&mut self, kinds: [u64; N]) -> [Value; N] {
+    pub(crate) async fn expect<const N: usize>(&mut self, kinds: [u64; N]) -> [Value; N] {
         let mut got = Vec::new();
         for kind in kinds {
             got.push(self.next().await);
@@ -85,7 +85,7 @@ impl Lite {
     }
 
     /// Nothing came that was not read.
-    async fn quiet(&mut self) {
+    pub(crate) async fn quiet(&mut self) {
         self.send(SUBSCRIBE, json!({})).await;
         self.expect([SUBSCRIBED]).await;
     }
@@ -131,7 +131,7 @@ async fn al_108_a_turn_is_told_in_the_spelling_of_lite() {
     assert!(user["createdAt"].is_string(), "{user}");
     let answer = &start["messageId"];
     assert!(start.get("id").is_none() && start["previousId"] == json!(question), "{start}");
-    assert_eq!((&trace["messageId"], &trace["relevance"]), (&json!(question), &json!(0.75)));
+    assert_eq!((&trace["messageId"], &trace["relevance"]), (answer, &json!(0.75)));
     assert_eq!((&thought["messageId"], &thought["content"]), (answer, &json!("Hm.")));
     assert_eq!((&request["arguments"], request.get("parameters")), (&json!({ "tz": "UTC" }), None));
     assert_eq!((&result["requestId"], &result["success"]), (&request["id"], &json!(true)));

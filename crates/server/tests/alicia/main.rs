@@ -39,3 +39,4 @@ mod sync;
 mod tools;
 mod turns;
 mod vary;
+mod web;

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::device::{ACK, ASSISTANT, Device, ERROR, SENTENCE, START, STATS, SYNC, SYNCED, USER, VARIATION};
 use crate::stage::Stage;
+use crate::support::ANN;
+use switchboard_core::model::FailureKind;
 
 fn offline(local: &str, contents: &str) -> Value {
     json!({
@@ -225,4 +227,106 @@ async fn al_101_each_message_stands_alone() {
     let results = sync(&mut device, &[bad]).await;
     assert_eq!(results[0]["status"], json!("synced"));
     assert_eq!(stage.messages(&conversation).len(), 3);
+}
+
+#[tokio::test]
+async fn al_114_what_is_synced_during_an_answer_stays_on_the_active_path() {
+    let mut stage = Stage::stored(&[]).await;
+    let (mut device, conversation) = stage.begin().await;
+    device.say("am_1", "go").await;
+    let scene = stage.scenes.next().await;
+    let [_, start] = device.expect([(0, ACK), (-1, START)]).await;
+    let answer = start.id().to_owned();
+    scene.say("Half of it. ").await;
+    let first = sync(&mut stage.follow(&conversation).await, &[offline("local_1", "meanwhile")]).await;
+    assert_eq!(first[0]["message"]["previousId"], json!(answer), "{first:?}");
+    let mut named = offline("local_2", "to be exact");
+    named["previousId"] = first[0]["serverId"].clone();
+    let second = sync(&mut stage.follow(&conversation).await, &[named]).await;
+    scene.answer("The rest.").await;
+    device.until(|envelope| envelope.kind == STATS).await;
+    assert_eq!(stage.tip(&conversation), second[0]["serverId"], "the answer does not take the tip back");
+    let path = format!("GET /api/v1/conversations/{conversation}/messages");
+    let (_, list) = stage.http(&path, ANN, &Value::Null).await;
+    let texts: Vec<&str> =
+        list["messages"].as_array().unwrap().iter().map(|row| row["contents"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["go", "Half of it. The rest.", "meanwhile", "to be exact"]);
+    device.say("am_2", "and now?").await;
+    assert_eq!(stage.scenes.next().await.history, texts, "so the agent knows of it");
+}
+
+#[tokio::test]
+async fn al_114_also_where_that_answer_never_comes() {
+    let mut stage = Stage::stored(&[]).await;
+    let (mut device, conversation) = stage.begin().await;
+    stage.turn(&mut device, -1, "am_1", "Yes.").await;
+    device.say("am_2", "go").await;
+    let scene = stage.scenes.next().await;
+    device.expect([(0, ACK), (-3, START)]).await;
+    let results = sync(&mut stage.follow(&conversation).await, &[offline("local_1", "meanwhile")]).await;
+    scene.fail(FailureKind::ModelUnavailable, "it broke").await;
+    device.until(|envelope| envelope.kind == STATS).await;
+    assert_eq!(stage.tip(&conversation), results[0]["serverId"]);
+    let path = format!("GET /api/v1/conversations/{conversation}/messages");
+    let (_, list) = stage.http(&path, ANN, &Value::Null).await;
+    let texts: Vec<&str> =
+        list["messages"].as_array().unwrap().iter().map(|row| row["contents"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["am_1", "Yes.", "go", "", "meanwhile"]);
+    device.say("am_3", "and now?").await;
+    assert_eq!(stage.scenes.next().await.history, ["am_1", "Yes.", "go", "meanwhile"]);
+}
+
+/// A queue as no client should write it: nothing of it but the last two can be used.
+fn poisoned() -> Vec<Value> {
+    let with = |local: &str, key: &str, value: Value| {
+        let mut message = offline(local, local);
+        message[key] = value;
+        message
+    };
+    let mut numberless = offline("local_7", "without a number");
+    numberless.as_object_mut().unwrap().remove("sequenceNumber");
+    vec![
+        json!(9),
+        with("local_1", "localId", json!(5)),
+        with("local_2", "contents", json!("  ")),
+        with("local_3", "contents", json!(7)),
+        with("local_4", "role", json!(3)),
+        with("local_5", "previousId", json!(5)),
+        with("local_6", "createdAt", json!(5)),
+        numberless,
+    ]
+}
+
+fn reasons(results: &[Value], local: &str) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told = |row: &Value| (text(&row[local]), text(&row["status"]), text(&row["conflict"]["reason"]));
+    results.iter().map(told).collect()
+}
+
+#[tokio::test]
+async fn al_116_what_cannot_be_used_is_a_conflict_of_its_own() {
+    let stage = Stage::stored(&[]).await;
+    let (mut device, conversation) = stage.begin().await;
+    let results = sync(&mut device, &poisoned()).await;
+    let row = |local: &str, status: &str, why: &str| (local.to_owned(), status.to_owned(), why.to_owned());
+    let expected = [
+        row("", "conflict", "Local ID is required"),
+        row("", "conflict", "Local ID is required"),
+        row("local_2", "conflict", "Message contents are required"),
+        row("local_3", "conflict", "Message contents are required"),
+        row("local_4", "conflict", "Message role is required"),
+        row("local_5", "conflict", "Previous message not found"),
+        row("local_6", "synced", ""),
+        row("local_7", "synced", ""),
+    ];
+    assert_eq!(reasons(&results, "localId"), expected);
+    let number = |at: usize| results[at]["message"]["sequenceNumber"].as_i64().unwrap();
+    assert!(number(7) > number(6), "the next free one: {results:?}");
+    assert_eq!(stage.messages(&conversation).len(), 2);
+    // The same over HTTP, of which the server remembers what it has.
+    let path = format!("POST /api/v1/conversations/{conversation}/sync");
+    let (status, answer) = stage.http(&path, ANN, &json!({ "messages": poisoned() })).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(reasons(answer["synced_messages"].as_array().unwrap(), "local_id"), expected);
+    assert_eq!(stage.messages(&conversation).len(), 2);
 }
