@@ -1,5 +1,5 @@
 //! The binary against software that nobody here wrote: Alicia on Python `websockets`, `msgpack` and
-//! `httpx`, and on npm `ws` and `@msgpack/msgpack`. They do the checking (see
+//! `httpx`, and on npm `ws` and `@msgpack/msgpack`; and a web client on React and `msgpackr`. They do the checking (see
 //! `tests/peers/*/alicia_*`); here the servers are started for them, and each statement of the
 //! reference that they show has a test named after it.
 
@@ -151,6 +151,24 @@ fn everything_that_npm_ws_checks() {
     let found = found_by(support::node("alicia_peer.mjs"));
     assert!(found.checks.len() > 35, "{:#?}\n{}", found.checks, found.said);
     found.holds("");
+}
+
+/// A web client of the lite profile, with React and `msgpackr`, behind a proxy that adds the credential.
+fn web() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let data = tempfile::tempdir().unwrap();
+        let story = story();
+        let story: Vec<&str> = story.iter().map(String::as_str).collect();
+        let server = Served::start(data.path(), &[BASIC, GENEROUS, &story]);
+        Found::read(&support::node("alicia_web.mjs").arg(server.base()).output().unwrap())
+    })
+}
+
+#[test]
+fn everything_that_a_web_client_shows() {
+    assert!(web().checks.len() >= 9, "{:#?}\n{}", web().checks, web().said);
+    web().holds("");
 }
 
 #[test]

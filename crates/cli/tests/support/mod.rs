@@ -236,10 +236,10 @@ pub(crate) fn python(script: &str) -> Command {
 pub(crate) fn node(script: &str) -> Command {
     let peers = root().join("tests/peers/node");
     let works = Command::new("node").arg("--version").output();
+    let has = |package: &&str| peers.join("node_modules").join(package).join("package.json").exists();
     assert!(
-        works.is_ok_and(|output| output.status.success())
-            && peers.join("node_modules/ws/package.json").exists(),
-        "node with the package `ws` is missing: run script/setup"
+        works.is_ok_and(|output| output.status.success()) && ["ws", "react", "msgpackr"].iter().all(has),
+        "node or a package of tests/peers/node is missing: run script/setup"
     );
     let mut command = Command::new("node");
     command.arg(peers.join(script)).envs(SECRETS.iter().copied());
