@@ -36,7 +36,8 @@ pub struct AspLimits {
     pub merge_above: u32,
     /// Output that may wait before the largest request is ended, in bytes.
     pub max_waiting: u32,
-    /// Sessions that one connection may follow.
+    /// Sessions that one connection may follow; never fewer than the requests that it may have in flight, and
+    /// its own.
     pub max_sessions: u32,
     /// New connections per second from one address.
     pub connections_per_s: u32,
@@ -68,6 +69,14 @@ pub struct AspLimits {
     pub errors_burst: u32,
     /// Whether frames with version 0 are taken for version 1.
     pub accept_version_zero: bool,
+}
+
+impl AspLimits {
+    /// Sessions that one connection may follow: each request in flight may name another one.
+    pub(crate) fn sessions(&self) -> usize {
+        let most = self.max_inflight.max(self.max_inflight_bare).saturating_add(1);
+        self.max_sessions.max(most) as usize
+    }
 }
 
 impl Default for AspLimits {

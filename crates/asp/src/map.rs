@@ -1,18 +1,22 @@
 //! The only seam between ASP and the canonical model: client messages to ops, events to records.
 //! Conversions only; every event is named.
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use switchboard_core::model::{
     self, Author, CallEnd, CallError, CallKind, Claim, Executor, Failure, FailureKind, NoticeLevel, Output,
     Standby, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use switchboard_core::{AttachmentId, CallId, Event, PrincipalId, Reject, Timestamp, ToolName};
 
+mod options;
+
+pub(crate) use options::{ESCAPED, RECORD_ROOM};
+pub use options::{Options, json_weight};
+
 use crate::error::Code;
 use crate::message::{
-    Annotations, Ask, AskReply, Call, CallResult, DEFAULT_WANT, Enc, End, ErrorBody, ErrorFrame, Feature,
-    Features, Finish, Input, Invoke, InvokeBody, Level, Metrics, Notice, Part, Phase, RecordBody, State,
-    Status, ToolActivity, ToolDef, Usage,
+    Annotations, Ask, AskReply, Call, CallResult, End, ErrorBody, ErrorFrame, Finish, Input, InvokeBody,
+    Level, Metrics, Notice, Part, Phase, RecordBody, State, Status, ToolActivity, ToolDef, Usage,
 };
 use crate::value::{Map, Value};
 
@@ -117,61 +121,6 @@ pub fn tool_def(tool: &Tool) -> Option<ToolDef> {
     ToolDef::from_map(definition.to_map()).ok()
 }
 
-/// What a client wants to see of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// False: only the end, with the output.
-    pub stream: bool,
-    /// Record types wanted besides those that are always sent; none for the default ones.
-    pub want: Option<Vec<String>>,
-}
-
-impl Options {
-    /// From an INVOKE.
-    pub fn of(invoke: &Invoke) -> Self {
-        Self { stream: invoke.stream, want: invoke.want.clone() }
-    }
-
-    /// What is remembered with the turn, so that it can be rendered again after a resume.
-    ///
-    /// A function that answers it is told what the client can receive, too, and how it writes; a bare
-    /// client that writes JSON leaves nothing behind.
-    pub fn store(&self, features: Features, enc: Enc) -> Json {
-        let mut stored = serde_json::Map::new();
-        if !self.stream {
-            stored.insert("stream".into(), false.into());
-        }
-        if let Some(want) = &self.want {
-            stored.insert("want".into(), json!(want));
-        }
-        let agreed: Vec<&str> = features.iter().map(Feature::name).collect();
-        if !agreed.is_empty() {
-            stored.insert("features".into(), json!(agreed));
-        }
-        if enc != Enc::Json {
-            stored.insert("enc".into(), enc.name().into());
-        }
-        if stored.is_empty() { Json::Null } else { Json::Object(stored) }
-    }
-
-    /// What was remembered with the turn.
-    pub fn restore(stored: &Json) -> Self {
-        let want = stored
-            .get("want")
-            .and_then(Json::as_array)
-            .map(|names| names.iter().filter_map(Json::as_str).map(str::to_owned).collect::<Vec<_>>());
-        Self { stream: stored.get("stream").and_then(Json::as_bool).unwrap_or(true), want }
-    }
-
-    fn wants(&self, record: &str) -> bool {
-        self.stream
-            && match &self.want {
-                Some(want) => want.iter().any(|name| name == record),
-                None => DEFAULT_WANT.contains(&record),
-            }
-    }
-}
-
 /// What an event of a turn means for the request that stands for it.
 #[derive(Debug, PartialEq)]
 pub enum Rendered<'a> {
@@ -187,8 +136,8 @@ pub enum Rendered<'a> {
     Aside(RecordBody),
     /// A remark on id 0.
     Notice(Notice),
-    /// A call is open under this name; show the record if there is one.
-    CallOpened(&'a CallId, String, Option<RecordBody>),
+    /// A call is open; show the record if there is one.
+    CallOpened(&'a CallId, OpenCall, Option<RecordBody>),
     /// A piece of output of a call.
     CallDelta(&'a CallId, &'a str),
     /// A call is over.
@@ -197,6 +146,17 @@ pub enum Rendered<'a> {
     Stopped,
     /// The end.
     End(&'a TurnEnd),
+}
+
+/// An open call, as it concerns the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenCall {
+    /// Others execute the tool of this name.
+    Watched(String),
+    /// The client executes it, and answers with `result`.
+    Executed,
+    /// A question, which is answered with `reply`.
+    Asked,
 }
 
 /// Whoever sees the records: their own calls are to be executed, those of others only watched.
@@ -246,7 +206,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                 let timeout_ms = u64::try_from(left).unwrap_or(u64::MAX);
                 Rendered::CallOpened(
                     &call.id,
-                    String::new(),
+                    OpenCall::Executed,
                     Some(RecordBody::Call(Call {
                         call_id: call.id.to_string(),
                         name: name.to_string(),
@@ -266,7 +226,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                         output: None,
                     })
                 });
-                Rendered::CallOpened(&call.id, name.to_string(), record)
+                Rendered::CallOpened(&call.id, OpenCall::Watched(name.to_string()), record)
             }
             CallKind::Question { text, schema, .. } => {
                 let schema = schema.as_ref().and_then(|schema| match Value::try_from(schema.clone()) {
@@ -274,7 +234,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                     Ok(_) | Err(_) => None,
                 });
                 let ask = Ask { ask_id: call.id.to_string(), text: text.clone(), schema };
-                Rendered::CallOpened(&call.id, String::new(), Some(RecordBody::Ask(ask)))
+                Rendered::CallOpened(&call.id, OpenCall::Asked, Some(RecordBody::Ask(ask)))
             }
         },
         Event::CallProgress { call, delta, .. } if wants("tool") => Rendered::CallDelta(call, delta),
@@ -429,6 +389,18 @@ pub enum Ending {
     End(End),
     /// With an ERROR.
     Error(ErrorBody),
+}
+
+impl Ending {
+    /// The end of a request that its client has cancelled: text that came after that was not sent, so it is not
+    /// complete even if its turn is.
+    #[must_use]
+    pub fn cut_short(self) -> Self {
+        match self {
+            Self::End(end) => Self::End(End { finish: Finish::Interrupted, output: None, ..end }),
+            Self::Error(error) => Self::Error(error),
+        }
+    }
 }
 
 /// How the end of a turn is told.

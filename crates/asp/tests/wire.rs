@@ -362,8 +362,13 @@ fn asp_057_fragments_interleave_only_across_ids_and_expire() {
     assert_eq!(assembler.expire(11_001), [(5, slow)]);
     assert_eq!(slow.code(), Code::FragmentError);
     assert_eq!(assembler.held(), 0);
-    assert_eq!(push(&mut assembler, frame(Opcode::Invoke, 5, "b"), more, 11_002), Ok(Assembly::Discarded));
-    assert_eq!(assembler.expire(30_000), []);
+    // After a silence the next one begins anew; the rest of one that did not stop is discarded.
+    assert_eq!(push(&mut assembler, frame(Opcode::Invoke, 5, "b"), more, 11_002), partial);
+    assert_eq!(push(&mut assembler, frame(Opcode::Invoke, 5, "c"), more, 20_000), partial);
+    assert_eq!(assembler.expire(21_003), [(5, slow)]);
+    assert!(assembler.discards(5));
+    assert_eq!(push(&mut assembler, frame(Opcode::Invoke, 5, "d"), more, 21_004), Ok(Assembly::Discarded));
+    assert_eq!(assembler.expire(40_000), []);
     assert_eq!(assembler.next_deadline(), None);
 }
 

@@ -3,12 +3,14 @@
 //! ```text
 //!            MORE              MORE                 last
 //!   (none) ───────▶ Growing ─────────▶ Growing ───────────▶ (none), message out
-//!                      │  too large, too slow, interleaved, inconsistent
+//!                      │  too large, interleaved, inconsistent, too slow
 //!                      ▼
 //!                  Discarding ── last fragment, or 10 s ──▶ (none)
+//!   Growing ── too slow, and silent ──▶ (none)
 //!   Growing, Discarding ── INTERRUPT or ERROR on the id ──▶ (none)
 //! ```
-//! Discarding keeps the tail of a refused message from being taken for a new one.
+//! Discarding keeps the tail of a refused message from being taken for a new one. When a message times out after
+//! a silence, no tail is on its way: what comes then begins anew.
 
 use std::collections::BTreeMap;
 
@@ -79,6 +81,11 @@ impl Assembler {
         }
     }
 
+    /// Whether the rest of a refused message of this id is being discarded.
+    pub fn discards(&self, id: u16) -> bool {
+        self.open.get(&id).is_some_and(|open| matches!(open.state, State::Discarding))
+    }
+
     /// Drops the unfinished message of a request; answers its opcode.
     pub fn abort(&mut self, id: u16) -> Option<Opcode> {
         let open = self.open.get(&id)?;
@@ -101,8 +108,12 @@ impl Assembler {
             self.open.iter().filter(|(_, open)| now_ms > open.deadline_ms).map(|(id, _)| *id).collect();
         let mut given_up = Vec::new();
         for id in late {
+            let silent =
+                self.open.get(&id).is_some_and(|open| now_ms.saturating_sub(open.last_ms) >= IN_FLIGHT_MS);
             let Some(opcode) = self.abort(id) else { continue };
-            self.discard(id, opcode, now_ms);
+            if !silent {
+                self.discard(id, opcode, now_ms);
+            }
             given_up.push((id, AssembleError::TooSlow(opcode)));
         }
         given_up
@@ -142,7 +153,7 @@ impl Assembler {
         self.held = held;
         let state = State::Growing { flags, payload: BytesMut::from(payload.as_ref()) };
         let deadline_ms = now_ms.saturating_add(self.limits.timeout_ms);
-        self.open.insert(id, Open { opcode, deadline_ms, state });
+        self.open.insert(id, Open { opcode, deadline_ms, last_ms: now_ms, state });
         Ok(Assembly::Partial { aborted })
     }
 
@@ -155,7 +166,11 @@ impl Assembler {
         now_ms: u64,
     ) -> Result<Assembly, AssembleError> {
         let continues = flags.has(Flags::MORE);
-        let fault = match self.open.get_mut(&id).map(|open| &mut open.state) {
+        let known = self.open.get_mut(&id).map(|open| {
+            open.last_ms = now_ms;
+            &mut open.state
+        });
+        let fault = match known {
             Some(State::Growing { flags: first, payload }) => {
                 let size = payload.len().saturating_add(more_payload.len());
                 let held = self.held.saturating_add(more_payload.len());
@@ -203,7 +218,7 @@ impl Assembler {
             return;
         }
         let deadline_ms = now_ms.saturating_add(self.limits.timeout_ms);
-        self.open.insert(id, Open { opcode, deadline_ms, state: State::Discarding });
+        self.open.insert(id, Open { opcode, deadline_ms, last_ms: now_ms, state: State::Discarding });
     }
 
     fn forget(&mut self, id: u16) {
@@ -265,6 +280,8 @@ pub struct Assembled {
 struct Open {
     opcode: Opcode,
     deadline_ms: u64,
+    /// When its last fragment came.
+    last_ms: u64,
     state: State,
 }
 
@@ -277,3 +294,6 @@ enum State {
 fn same_encoding(first: Flags, next: Flags) -> bool {
     first.enc() == next.enc() && first.has(Flags::COMPRESSED) == next.has(Flags::COMPRESSED)
 }
+
+/// After this much silence no fragment of a message is taken to be on its way any more.
+const IN_FLIGHT_MS: u64 = 5_000;

@@ -128,8 +128,7 @@ pub fn encode_reason_record(out: &mut BytesMut, enc: Enc, n: Option<u64>, text: 
     encode_delta_record(out, enc, &REASON, n, text);
 }
 
-/// Appends one message as fragments of at most `most` payload bytes each, MORE on all but the last and END
-/// on the last only. Needs the feature `frag`; answers the payload bytes written.
+/// Appends one message as fragments of at most `most` payload bytes each; answers the payload bytes written.
 pub fn encode_fragments(
     out: &mut BytesMut,
     opcode: Opcode,
@@ -138,14 +137,35 @@ pub fn encode_fragments(
     payload: &[u8],
     most: usize,
 ) -> Result<usize, FrameError> {
-    let inner = flags.without(Flags::END).with(Flags::MORE);
-    let mut rest = payload;
-    while let Some((head, tail)) = rest.split_at_checked(most.max(1)).filter(|(_, tail)| !tail.is_empty()) {
-        encode_frame(out, opcode, inner, id, head)?;
-        rest = tail;
+    for fragment in fragments(flags, payload, most) {
+        encode_frame(out, opcode, fragment.flags, id, fragment.payload)?;
     }
-    encode_frame(out, opcode, flags.without(Flags::MORE), id, rest)?;
     Ok(payload.len())
+}
+
+/// The fragments of one message, of at most `most` payload bytes each: MORE on all but the last and END on the last
+/// only. More than one needs the feature `frag`.
+pub fn fragments(flags: Flags, payload: &[u8], most: usize) -> impl Iterator<Item = Fragment<'_>> {
+    let mut rest = Some(payload);
+    std::iter::from_fn(move || {
+        let left = rest.take()?;
+        match left.split_at_checked(most.max(1)).filter(|(_, tail)| !tail.is_empty()) {
+            Some((head, tail)) => {
+                rest = Some(tail);
+                Some(Fragment { flags: flags.without(Flags::END).with(Flags::MORE), payload: head })
+            }
+            None => Some(Fragment { flags: flags.without(Flags::MORE), payload: left }),
+        }
+    })
+}
+
+/// What one frame carries of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Flags of this frame.
+    pub flags: Flags,
+    /// Its part of the payload.
+    pub payload: &'a [u8],
 }
 
 /// The frames of one WebSocket message, in order (§2.3, first half of §3.4).

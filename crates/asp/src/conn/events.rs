@@ -4,11 +4,14 @@ use switchboard_core::model::Executor;
 use switchboard_core::{Committed, Event, SessionId, SessionView};
 
 use super::outbound::DeltaRef;
+use super::requests::Request;
 use super::{AspConnection, Link};
+use crate::codec::chunk_text;
 use crate::error::Close;
-use crate::map::{self, Ending, Rendered, Viewer};
+use crate::map::{self, Ending, OpenCall, Rendered, Viewer};
 use crate::message::{Feature, RecordBody, ToolDefFrame, ToolDefOp};
 use crate::state::Lifecycle;
+use crate::value::Value;
 
 impl AspConnection {
     pub(super) fn committed(&mut self, session: &SessionId, committed: &Committed) {
@@ -53,6 +56,9 @@ impl AspConnection {
             return;
         }
         let replay = seq <= request.replay_until;
+        if !replay && !request.behind && request.next_n < request.skip_below {
+            return self.replay_gone(id);
+        }
         let viewer = Viewer {
             attachment: &self.link.attachment,
             principal: &self.principal.id,
@@ -77,20 +83,13 @@ impl AspConnection {
         }
         match rendered {
             Rendered::Nothing => {}
-            Rendered::Text(text) if !request.options.stream => request.text.push_str(text),
-            Rendered::Text(text) => {
-                request.spoke |= !text.is_empty();
-                let n = request.number();
-                if n >= request.skip_below {
-                    self.emit_delta(id, DeltaRef { reasoning: false, n, text, replay });
+            Rendered::Text(text) if !request.options.stream => {
+                for piece in request.collected.push(text, &request.options) {
+                    self.show_text(id, false, &piece, replay);
                 }
             }
-            Rendered::Reason(text) => {
-                let n = request.number();
-                if n >= request.skip_below {
-                    self.emit_delta(id, DeltaRef { reasoning: true, n, text, replay });
-                }
-            }
+            Rendered::Text(text) => self.show_text(id, false, text, replay),
+            Rendered::Reason(text) => self.show_text(id, true, text, replay),
             Rendered::Record(body) => self.show_record(id, body, replay),
             Rendered::Aside(body) => {
                 if !replay {
@@ -102,20 +101,23 @@ impl AspConnection {
                     self.send_notice(notice);
                 }
             }
-            Rendered::CallOpened(call, name, record) => {
-                request.calls.insert(call.clone(), name);
+            Rendered::CallOpened(call, open, record) => {
+                request.calls.insert(call.clone(), open);
                 if let Some(body) = record {
                     self.show_record(id, body, replay);
                 }
             }
             Rendered::CallDelta(call, delta) => {
-                if let Some(name) = request.calls.get(call).filter(|name| !name.is_empty()) {
+                if let Some(OpenCall::Watched(name)) = request.calls.get(call) {
                     let body = map::call_delta(call, name, delta);
                     self.show_record(id, body, replay);
                 }
             }
             Rendered::CallOver(call, end) => {
-                let name = request.calls.remove(call).filter(|name| !name.is_empty());
+                let name = match request.calls.remove(call) {
+                    Some(OpenCall::Watched(name)) => Some(name),
+                    Some(OpenCall::Executed | OpenCall::Asked) | None => None,
+                };
                 let wanted = request.options.stream
                     && request
                         .options
@@ -133,8 +135,56 @@ impl AspConnection {
                 request.queued_bytes = 0;
                 request.calls.clear();
             }
-            Rendered::End(end) => self.emit_ending(id, map::ending(end), replay),
+            Rendered::End(end) => self.show_ending(id, map::ending(end), replay),
         }
+    }
+
+    /// Shows a text in pieces of a size that a resume finds again, each with an index of its own.
+    fn show_text(&mut self, id: u16, reasoning: bool, text: &str, replay: bool) {
+        let Some(request) = self.requests.get(id) else { return };
+        // Without records there are no indexes, either.
+        let events = self.wire.features.has(Feature::Events);
+        let piece = if events { request.options.piece() } else { usize::MAX };
+        for text in chunk_text(text, piece) {
+            let Some(request) = self.requests.get_mut(id) else { return };
+            request.spoke |= !reasoning;
+            let n = request.number();
+            if n >= request.skip_below {
+                self.emit_delta(id, DeltaRef { reasoning, n, text, replay });
+            }
+        }
+    }
+
+    /// Shows the end. An answer that was to come with it, and is larger than the client can receive at once, comes
+    /// before it in pieces.
+    fn show_ending(&mut self, id: u16, mut ending: Ending, replay: bool) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let collected = std::mem::take(&mut request.collected);
+        let mut pieces = None;
+        if let Ending::End(end) = &mut ending
+            && !request.cancelled
+        {
+            if collected.overflowed {
+                pieces = Some(collected.text);
+            } else if !collected.text.is_empty() && end.output.is_none() {
+                end.output = Some(collected.text.into());
+            }
+            let large = |output: &Value| {
+                output.as_str().is_some_and(|text| !request.options.end_carries(map::json_weight(text)))
+            };
+            if self.wire.features.has(Feature::Events)
+                && let Some(Value::Str(text)) = end.output.take_if(|output| large(output))
+            {
+                pieces.get_or_insert_default().push_str(&text);
+            }
+        }
+        if let Some(text) = pieces {
+            self.show_text(id, false, &text, replay);
+        }
+        if self.requests.get(id).is_some_and(Request::claims_too_much) {
+            return self.replay_gone(id);
+        }
+        self.emit_ending(id, ending, replay);
     }
 
     /// Goes on with what was left in the log, once everything before it is sent.

@@ -10,7 +10,7 @@ use crate::codec::{
     Assembled, Assembly, Frame, FrameReader, Incoming, Payload, ReaderOptions, VersionZero, open_payload,
 };
 use crate::error::{Close, Code, DecodeError};
-use crate::message::{ClientMessage, Direction, Enc, ErrorBody, Hello, HelloOp, Opcode, digest};
+use crate::message::{ClientMessage, Direction, Enc, ErrorBody, Hello, HelloOp, Invoke, Opcode, digest};
 use crate::state::{Happening, RequestState};
 use crate::value::Value;
 
@@ -186,6 +186,9 @@ impl AspConnection {
                 return self.refuse_frame(opcode, id, Code::BadFlags, &error.to_string());
             }
         };
+        if opcode == Opcode::Invoke && self.assembler.discards(id) && self.begins_anew(&frame, flags) {
+            self.assembler.abort(id);
+        }
         match self.assembler.push(frame, flags, now_ms) {
             Ok(Assembly::Whole(message)) => {
                 self.forget_aborted(message.id, message.aborted);
@@ -205,6 +208,20 @@ impl AspConnection {
             }
             Ok(Assembly::Discarded) => {}
             Err(error) => self.refuse_frame(opcode, id, error.code(), &error.to_string()),
+        }
+    }
+
+    /// Whether a frame is an INVOKE by itself, and not the tail of one that was refused: a tail does not read as
+    /// a map with everything that an INVOKE needs.
+    fn begins_anew(&self, frame: &Frame, flags: crate::Flags) -> bool {
+        if flags.has(crate::Flags::MORE) {
+            return false;
+        }
+        let payload = frame.payload.clone();
+        let whole = Assembled { opcode: frame.opcode, flags, id: frame.id, payload, aborted: None };
+        match open_payload(&whole, self.wire.features, self.max_payload() as usize) {
+            Ok(Payload::Value(Value::Map(map))) => Invoke::from_map(map).is_ok(),
+            Ok(Payload::Value(_) | Payload::None | Payload::Text(_) | Payload::Raw(_)) | Err(_) => false,
         }
     }
 

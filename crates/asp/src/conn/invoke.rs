@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use switchboard_core::model::{NewTurn, Origin, RequestKey, ToolChange};
+use switchboard_core::model::{CallEnd, NewTurn, Origin, RequestKey, ToolChange};
 use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId, hex};
 
 use super::requests::{Queued, Request};
 use super::resume::Handle;
 use super::{AspConnection, Followed, Pending};
 use crate::error::Code;
-use crate::map::{self, Options};
+use crate::map::{self, OpenCall, Options};
 use crate::message::{End, ErrorBody, Feature, Finish, Interrupt, Invoke, InvokeBody, Mode};
 use crate::state::RequestState;
 use crate::value::Value;
@@ -33,11 +33,11 @@ impl AspConnection {
             }
             InvokeBody::Result(result) => {
                 let (parent, call) = (result.parent, CallId::from(result.call_id.as_str()));
-                self.answer(id, parent, call, map::call_end(result));
+                self.answer(id, parent, &OpenCall::Executed, call, map::call_end(result));
             }
             InvokeBody::Reply(reply) => {
                 let (parent, call) = (reply.parent, CallId::from(reply.ask_id.as_str()));
-                self.answer(id, parent, call, map::answer(reply));
+                self.answer(id, parent, &OpenCall::Asked, call, map::answer(reply));
             }
             InvokeBody::Watch { turn } => self.watch(id, invoke.session.as_deref(), turn.as_deref()),
             InvokeBody::Chat(_) | InvokeBody::Tool { .. } | InvokeBody::Step(_) => {
@@ -61,7 +61,7 @@ impl AspConnection {
         let Some(request) = map::turn_request(&invoke.body) else { return };
         let turn = self.fresh_turn();
         let handle = Handle { id, generation: self.link.generation, number: self.derived }.to_string();
-        let options = Options::of(&invoke);
+        let options = Options::of(&invoke, self.largest());
         let key = match (&invoke.idem, digest) {
             (Some(key), Some(digest)) => Some(RequestKey { key: key.clone(), digest: hex(&digest) }),
             _ => None,
@@ -123,10 +123,7 @@ impl AspConnection {
             return Some(session);
         }
         let known = self.link.sessions.contains_key(&session);
-        if !known
-            && self.link.sessions.len() >= self.limits.max_sessions as usize
-            && !self.leave_idle_session()
-        {
+        if !known && self.link.sessions.len() >= self.limits.sessions() && !self.leave_idle_session() {
             return None;
         }
         self.link.sessions.insert(session.clone(), Followed { used, ..Followed::default() });
@@ -235,6 +232,9 @@ impl AspConnection {
 
     pub(super) fn turn_rejected(&mut self, id: u16, reject: &Reject) {
         let Some(request) = self.requests.get_mut(id) else { return };
+        if request.cancelled {
+            return self.end_interrupted(id);
+        }
         if *reject == Reject::NotFound
             && let Some(turn) = request.fallback.take()
         {
@@ -250,15 +250,24 @@ impl AspConnection {
         self.fail_request(id, code, &reject.to_string(), retry_ms);
     }
 
-    fn answer(&mut self, id: u16, parent: u16, call: CallId, end: switchboard_core::model::CallEnd) {
+    /// Answers a call or a question of another request; `kind` is what a client answers in this way.
+    fn answer(&mut self, id: u16, parent: u16, kind: &OpenCall, call: CallId, end: CallEnd) {
         self.set_state(id, RequestState::Running);
         let target = self.requests.get(parent).and_then(|parent| {
-            // After a resume, calls become known by and by; until then the session knows better.
-            let known = parent.calls.contains_key(&call) || parent.seen < parent.replay_until;
+            let known = match parent.calls.get(&call) {
+                Some(known) => known == kind,
+                // After a resume, calls become known by and by; until then the session knows better.
+                None => parent.seen < parent.replay_until,
+            };
             (known && !parent.cancelled).then(|| (parent.session.clone(), parent.turn.clone()))
         });
         let Some((session, Some(turn))) = target else {
-            return self.fail_request(id, Code::CallGone, "the call is not open", None);
+            return self.fail_request(
+                id,
+                Code::CallGone,
+                "no such call or question is open; a call takes a result, a question a reply",
+                None,
+            );
         };
         self.submit(&session, Op::Answer { turn, call, end }, Pending::Answer(id));
     }
@@ -345,6 +354,16 @@ impl AspConnection {
 
     pub(super) fn end_interrupted(&mut self, id: u16) {
         self.end_with(id, Finish::Interrupted);
+    }
+
+    /// A turn that cannot be interrupted is over. Its end may lie in the log behind output that the client held
+    /// back and does not want any more, so the request ends here. A turn that is not accepted yet is another
+    /// matter: whatever answers the INVOKE sees that the request is cancelled.
+    pub(super) fn cancel_rejected(&mut self, id: u16, turn: &TurnId) {
+        let over = |request: &Request| request.turn.as_ref() == Some(turn) && request.accepted > 0;
+        if self.requests.get(id).is_some_and(over) {
+            self.end_interrupted(id);
+        }
     }
 
     /// A cancel could not be passed on: the work goes on without the client, which is told so.

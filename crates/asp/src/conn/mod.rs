@@ -343,10 +343,10 @@ impl AspConnection {
                 let code = if code == crate::Code::Forbidden { crate::Code::CallGone } else { code };
                 self.fail_request(id, code, &reject.to_string(), retry_ms);
             }
-            // Whatever else is wrong, the turn is over or its end is on the way.
             Pending::Cancel(id, turn) if matches!(reject, Reject::Unavailable { .. } | Reject::Busy) => {
                 self.abandon(id, &turn);
             }
+            Pending::Cancel(id, turn) => self.cancel_rejected(id, &turn),
             Pending::Follow(session) => {
                 match self.link.sessions.get_mut(&session) {
                     // The attachment may be known there, and has to be taken away later.
@@ -365,6 +365,7 @@ impl AspConnection {
                 }
             }
             Pending::Tools(request) => self.tools_rejected(request, &reject),
+            Pending::Watch(id, ..) if reject == Reject::NotFound => self.nothing_to_watch(id),
             Pending::Watch(id, ..) => {
                 let (code, retry_ms) = crate::map::reject_code(&reject);
                 self.fail_request(id, code, &reject.to_string(), retry_ms);
@@ -372,7 +373,7 @@ impl AspConnection {
             Pending::Auth => {
                 self.fatal(crate::Code::AuthInvalid, "the renewed credential was refused", Close::Auth);
             }
-            Pending::Cancel(..) | Pending::Nothing => {}
+            Pending::Nothing => {}
         }
     }
 

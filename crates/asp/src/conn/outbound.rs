@@ -8,11 +8,11 @@ use switchboard_core::{Frame as TransportFrame, Op, Output};
 use super::requests::{Delta, Queued};
 use super::{AspConnection, Lifecycle, Pending};
 use crate::codec::{
-    chunk_text, compress, encode_fragments, encode_frame, encode_reason_record, encode_text_frame,
-    encode_text_record,
+    HEADER, chunk_text, compress, encode_frame, encode_reason_record, encode_text_frame, encode_text_record,
+    fragments,
 };
 use crate::error::Code;
-use crate::map::Ending;
+use crate::map::{ESCAPED, Ending, RECORD_ROOM};
 use crate::message::{
     Completion, Enc, EncFlag, End, ErrorBody, Feature, Flags, Opcode, Record, RecordBody, ServerHello,
     ToolDefFrame, ToolDefOp,
@@ -31,9 +31,10 @@ impl AspConnection {
         let merge = self.requests.waiting() > merge_above;
         let Some(request) = self.requests.get_mut(id) else { return };
         request.queued_bytes += text.len() + OVERHEAD;
+        let most = request.options.piece().min(MAX_MERGED);
         match request.queue.back_mut() {
             Some(Queued::Delta(last))
-                if merge && last.reasoning == reasoning && last.text.len() < MAX_MERGED =>
+                if merge && last.reasoning == reasoning && last.text.len() + text.len() <= most =>
             {
                 last.text.push_str(text);
                 last.n = n;
@@ -69,6 +70,7 @@ impl AspConnection {
     pub(super) fn emit_ending(&mut self, id: u16, ending: Ending, replay: bool) {
         let Some(request) = self.requests.get_mut(id) else { return };
         let n = request.last_number();
+        let ending = if request.cancelled { ending.cut_short() } else { ending };
         let orderly = matches!(&ending, Ending::End(_)) && !request.cancelled;
         if orderly && !request.queue.is_empty() {
             request.queue.push_back(Queued::Ending { n, ending, replay });
@@ -226,7 +228,7 @@ impl AspConnection {
             let flags = self.flags(replay).with_enc(self.enc_flag());
             charged = encode_text_frame(&mut out, flags, id, self.wire.enc, numbered, text).unwrap_or(0);
         } else if events {
-            // One index is one record: a delta that has to be split carries it on its last piece.
+            // A client that takes less than when it asked gets one index in several records; the last carries it.
             let mut pieces = chunk_text(text, room).peekable();
             while let Some(piece) = pieces.next() {
                 let n = numbered.filter(|_| pieces.peek().is_none());
@@ -240,6 +242,7 @@ impl AspConnection {
             }
         } else {
             for piece in chunk_text(text, room) {
+                self.make_room(&mut out, piece.len());
                 charged +=
                     encode_frame(&mut out, Opcode::Stream, Flags::NONE, id, piece.as_bytes()).unwrap_or(0);
             }
@@ -250,8 +253,8 @@ impl AspConnection {
 
     /// How much of a text fits into one record, whatever has to be escaped in it.
     fn room_for(&self, text: &str) -> usize {
-        let most = if self.wire.features.has(Feature::Frag) { usize::MAX } else { MAX_DELTA };
-        let room = (self.wire.max_payload as usize).saturating_sub(RECORD_ROOM).clamp(4 * ESCAPED, most);
+        let most = if self.wire.features.has(Feature::Events) { usize::MAX } else { MAX_DELTA };
+        let room = self.largest().saturating_sub(RECORD_ROOM).clamp(4 * ESCAPED, most);
         let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\' || byte == 0x7f;
         if self.wire.enc == Enc::Json && text.len() > room / ESCAPED && text.bytes().any(escaped) {
             room / ESCAPED
@@ -291,9 +294,6 @@ impl AspConnection {
             }
             Ending::End(end) => {
                 let mut end = end.clone();
-                if !request.text.is_empty() && !request.cancelled && end.output.is_none() {
-                    end.output = Some(request.text.into());
-                }
                 // What was streamed is not said again in another form.
                 if !features.has(Feature::Events) && !request.spoke {
                     self.send_collected(id, &end);
@@ -305,8 +305,7 @@ impl AspConnection {
                     }
                     self.send_completion(id, n, end, replay);
                 } else if features.has(Feature::Events) {
-                    let arrived = request.next_n < request.skip_below;
-                    self.send_end(id, n, end, replay, arrived);
+                    self.send_end(id, n, end, replay);
                 } else {
                     let flags = if features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
                     let mut out = BytesMut::with_capacity(8);
@@ -317,21 +316,12 @@ impl AspConnection {
         }
     }
 
-    /// The end as a record. An answer that was to come with it, and is larger than the client can receive at once,
-    /// comes before it in pieces, as one index of its own; `arrived` says that it has, before a resume.
-    fn send_end(&mut self, id: u16, n: u64, mut end: End, replay: bool, arrived: bool) {
-        let numbered = |n| self.wire.features.has(Feature::Resume).then_some(n);
-        let mut payload =
-            self.encoded(&Record { n: numbered(n), body: RecordBody::End(end.clone()) }.to_map());
+    /// The end as a record.
+    fn send_end(&mut self, id: u16, n: u64, end: End, replay: bool) {
+        let n = self.wire.features.has(Feature::Resume).then_some(n);
+        let payload = self.encoded(&Record { n, body: RecordBody::End(end) }.to_map());
         if self.is_too_large(&payload) {
-            let Some(text) = end.output.take().and_then(|output| output.as_str().map(str::to_owned)) else {
-                return self.send_error(id, &ErrorBody::new(Code::PayloadTooLarge, TOO_LARGE));
-            };
-            let n = numbered(if arrived { n } else { n + 1 });
-            payload = self.encoded(&Record { n, body: RecordBody::End(end) }.to_map());
-            if !arrived {
-                self.send_delta(id, false, n.map_or(0, |n| n - 1), &text, replay);
-            }
+            return self.send_error(id, &ErrorBody::new(Code::PayloadTooLarge, TOO_LARGE));
         }
         let flags = if self.wire.features.has(Feature::Flags) { Flags::END } else { Flags::NONE };
         self.send_payload(Opcode::Stream, id, self.flags(replay).with(flags), &payload);
@@ -428,7 +418,19 @@ impl AspConnection {
 
     /// Whether this is more than the client can receive, in fragments or not (§5).
     fn is_too_large(&self, payload: &[u8]) -> bool {
-        payload.len() > self.wire.max_payload as usize
+        payload.len() > self.largest()
+    }
+
+    /// The largest payload that can be sent: what the client takes, and, where it cannot be sent in fragments, what
+    /// one WebSocket message holds.
+    pub(super) fn largest(&self) -> usize {
+        let most = self.wire.max_payload as usize;
+        if self.wire.features.has(Feature::Frag) { most } else { most.min(self.one_message()) }
+    }
+
+    /// The largest payload of a frame that fits into one WebSocket message.
+    fn one_message(&self) -> usize {
+        (self.limits.max_message as usize).saturating_sub(HEADER)
     }
 
     fn send_payload(&mut self, opcode: Opcode, id: u16, flags: Flags, payload: &[u8]) -> usize {
@@ -438,8 +440,9 @@ impl AspConnection {
         charged
     }
 
-    /// Writes a message: compressed and in fragments where that was agreed and helps.
-    fn put(&self, out: &mut BytesMut, opcode: Opcode, id: u16, flags: Flags, payload: &[u8]) -> usize {
+    /// Writes a message: compressed and in fragments where that was agreed and helps. What would make a WebSocket
+    /// message too long is sent in one of its own.
+    fn put(&mut self, out: &mut BytesMut, opcode: Opcode, id: u16, flags: Flags, payload: &[u8]) -> usize {
         let mut flags = if self.wire.features.has(Feature::Flags) {
             flags.with_enc(self.enc_flag())
         } else {
@@ -457,11 +460,23 @@ impl AspConnection {
             None => payload,
         };
         let most = if self.wire.features.has(Feature::Frag) {
-            MAX_FRAME.min(self.wire.max_payload as usize)
+            MAX_FRAME.min(self.wire.max_payload as usize).min(self.one_message())
         } else {
             usize::MAX
         };
-        encode_fragments(out, opcode, flags, id, payload, most).unwrap_or(0)
+        let mut written = 0;
+        for fragment in fragments(flags, payload, most) {
+            self.make_room(out, fragment.payload.len());
+            written += encode_frame(out, opcode, fragment.flags, id, fragment.payload).unwrap_or(0);
+        }
+        written
+    }
+
+    /// Sends what was written so far if another frame would make the WebSocket message too long.
+    fn make_room(&mut self, out: &mut BytesMut, length: usize) {
+        if !out.is_empty() && out.len() + HEADER + length > self.limits.max_message as usize {
+            self.send_bytes(out.split().freeze());
+        }
     }
 
     fn compresses(&self, length: usize) -> bool {
@@ -503,9 +518,6 @@ pub(super) struct DeltaRef<'a> {
 const OVERHEAD: usize = 64;
 /// What any other queued record weighs, roughly.
 const RECORD_WEIGHT: usize = 512;
-const RECORD_ROOM: usize = 64;
-/// To how many bytes one of a text can grow when it is written as JSON.
-const ESCAPED: usize = 6;
 const TOO_LARGE: &str = "the output is larger than the client can receive";
 const MAX_MERGED: usize = 16 << 10;
 const MAX_DELTA: usize = 64 << 10;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{CallId, RequestId, SessionId, Timestamp, TurnId};
 
-use crate::map::{Ending, Options};
+use crate::codec::chunk_text;
+use crate::map::{Ending, OpenCall, Options, json_weight};
 use crate::message::RecordBody;
 use crate::state::RequestState;
 
@@ -42,10 +43,10 @@ pub(super) struct Request {
     pub(super) paused: bool,
     /// The client has cancelled it: nothing but its end is sent.
     pub(super) cancelled: bool,
-    /// Names of open calls; empty for those that this client executes.
-    pub(super) calls: BTreeMap<CallId, String>,
+    /// The open calls, and what this client has to do with each.
+    pub(super) calls: BTreeMap<CallId, OpenCall>,
     /// The answer, where it is sent with the end only.
-    pub(super) text: String,
+    pub(super) collected: Collected,
     /// Whether something of the answer was streamed.
     pub(super) spoke: bool,
     pub(super) queue: VecDeque<Queued>,
@@ -62,7 +63,7 @@ impl Request {
             session,
             turn: None,
             watches: false,
-            options: Options { stream: true, want: None },
+            options: Options::default(),
             accepted: 0,
             seen: 0,
             joins: None,
@@ -75,7 +76,7 @@ impl Request {
             paused: false,
             cancelled: false,
             calls: BTreeMap::new(),
-            text: String::new(),
+            collected: Collected::default(),
             spoke: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -88,6 +89,12 @@ impl Request {
         self.next_n.max(self.skip_below)
     }
 
+    /// Whether the client claims, at the end of the request, to have seen more of it than there is: all records,
+    /// and at most an output that was a record of its own.
+    pub(super) fn claims_too_much(&self) -> bool {
+        self.skip_below > self.next_n + 1
+    }
+
     /// Number of the last event that it does not need any more.
     pub(super) fn settled(&self) -> Option<u64> {
         (self.accepted > 0).then(|| self.seen.max(self.accepted - 1))
@@ -98,6 +105,32 @@ impl Request {
         let n = self.next_n;
         self.next_n += 1;
         n
+    }
+}
+
+/// An answer that is collected for the end of its request.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) text: String,
+    /// Bytes of it as JSON.
+    weight: usize,
+    /// There was more than the end can carry: the answer goes out in pieces, of which this is the rest.
+    pub(super) overflowed: bool,
+}
+
+impl Collected {
+    /// Takes in more; answers the whole pieces that have to go out.
+    pub(super) fn push(&mut self, text: &str, options: &Options) -> Vec<String> {
+        self.weight += json_weight(text);
+        self.overflowed |= !options.end_carries(self.weight);
+        self.text.push_str(text);
+        if !self.overflowed {
+            return Vec::new();
+        }
+        let mut pieces: Vec<String> = chunk_text(&self.text, options.piece()).map(str::to_owned).collect();
+        // The last one may still grow.
+        self.text = pieces.pop().unwrap_or_default();
+        pieces
     }
 }
 

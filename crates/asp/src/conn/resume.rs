@@ -99,6 +99,18 @@ impl AspConnection {
         self.finish_resume();
     }
 
+    /// The client claims to have seen records that were never sent: it is told so, rather than that nothing is
+    /// missing, and what still runs is stopped.
+    pub(super) fn replay_gone(&mut self, id: u16) {
+        let Some(request) = self.requests.get(id) else { return };
+        if let Some(turn) = request.turn.clone().filter(|_| !request.watches) {
+            let session = request.session.clone();
+            let op = Op::Interrupt { turn, reason: Some("not resumed".into()) };
+            self.submit(&session, op, Pending::Nothing);
+        }
+        self.fail_request(id, Code::ReplayGone, "no such record was sent", None);
+    }
+
     /// Once every session has answered: who is still there, who is lost, and what is sent again.
     fn finish_resume(&mut self) {
         if self.resuming.as_ref().is_none_or(|resuming| resuming.waiting > 0) {
@@ -117,7 +129,14 @@ impl AspConnection {
         let mut lost = Vec::new();
         let mut from: BTreeMap<SessionId, u64> = BTreeMap::new();
         for (id, next) in &resuming.next {
-            let Some((_, session, turn)) = by_id.remove(id) else {
+            // Nobody has seen more records than there are; such a request is cancelled with those left out.
+            let plausible = |(_, session, turn): &(Handle, SessionId, TurnView)| {
+                let head = resuming.heads.get(session).map_or(0, |head| head.seq);
+                let events = turn.ended.unwrap_or(head).saturating_sub(turn.accepted);
+                *next <= Options::restore(&turn.origin.options).most_records(events)
+            };
+            let known = by_id.get(id).is_some_and(plausible);
+            let Some((_, session, turn)) = known.then(|| by_id.remove(id)).flatten() else {
                 lost.push(*id);
                 continue;
             };

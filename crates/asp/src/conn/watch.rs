@@ -29,9 +29,11 @@ impl AspConnection {
         if self.take_part(id, session.clone(), None, false).is_none() {
             return self.fail_request(id, Code::QueueFull, "the connection follows too many sessions", None);
         }
+        let largest = self.largest();
         self.set_state(id, RequestState::Queued);
         if let Some(request) = self.requests.get_mut(id) {
             request.watches = true;
+            request.options.largest = largest;
         }
         // What goes on there is only known to who follows.
         let from = self.unseen(&session);
@@ -54,7 +56,12 @@ impl AspConnection {
                 let accepted = Position { epoch: view.head.epoch, seq: known.accepted };
                 self.turn_accepted(id, session, known.turn.clone(), accepted, true);
             }
-            None => self.fail_request(id, Code::InvalidInvoke, "no such turn runs in this session", None),
+            None => self.nothing_to_watch(id),
         }
+    }
+
+    /// A session that nobody here may see looks like one in which nothing runs; asking again does not help.
+    pub(super) fn nothing_to_watch(&mut self, id: u16) {
+        self.fail_request(id, Code::InvalidInvoke, "no such turn runs in this session", None);
     }
 }

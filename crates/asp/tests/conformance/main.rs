@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, and looks at what it needs only"
 )]
 
+mod cancels;
+mod collected;
 mod coverage;
 mod flow;
 mod frames;

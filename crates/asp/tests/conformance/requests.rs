@@ -440,3 +440,27 @@ fn a_tool_of_another_client_of_the_principal_is_watched_and_not_run() {
     let kinds: Vec<_> = talk.frames().iter().map(|frame| talk.json(frame)["t"].clone()).collect();
     assert_eq!(kinds, ["start", "tool"], "it has no such tool");
 }
+
+#[test]
+fn asp_088_every_request_in_flight_may_name_a_session_of_its_own() {
+    for most in [64_u16, 100] {
+        let limits = AspLimits {
+            max_inflight: u32::from(most),
+            invokes_burst: 1_000,
+            frames_burst: 1_000,
+            ..AspLimits::default()
+        };
+        let script = Script::new().on("hang", vec![Step::Hang]);
+        let mut talk = Talk::with(script, limits, Settings::default());
+        talk.hello("flags events");
+        for id in 1..=most {
+            let invoke = serde_json::json!({"kind": "chat", "input": "hang", "session": format!("s{id}")});
+            talk.say(Opcode::Invoke, id, invoke.to_string());
+        }
+        talk.world.advance(10);
+        let frames = talk.frames();
+        assert_eq!(talk.codes(&frames), Vec::<i64>::new());
+        let begun = frames.iter().filter(|frame| talk.json(frame)["t"] == "start").count();
+        assert_eq!(begun, usize::from(most));
+    }
+}

@@ -408,7 +408,11 @@ const ASP_KEYS: &[(&str, Kind, &str)] = &[
     ),
     ("merge_above", Kind::Integer, "Output that may wait before deltas are merged, in bytes."),
     ("max_waiting", Kind::Integer, "Output that may wait before the largest request is ended, in bytes."),
-    ("max_sessions", Kind::Integer, "Sessions that one connection may follow."),
+    (
+        "max_sessions",
+        Kind::Integer,
+        "Sessions that one connection may follow; never fewer than max_inflight and one.",
+    ),
     ("connections_per_s", Kind::Integer, "New connections per second from one address."),
     ("connections_burst", Kind::Integer, "New connections from one address that may come at once."),
     ("frames_per_s", Kind::Integer, "Frames per second."),

@@ -422,8 +422,8 @@ const fn start() -> Timestamp {
 /// Small enough to be met often.
 pub(crate) fn asp_limits() -> AspLimits {
     AspLimits {
-        max_inflight: 8,
-        max_inflight_bare: 6,
+        max_inflight: 5,
+        max_inflight_bare: 4,
         window: 16 << 10,
         resume_s: 30,
         drain_s: 5,
