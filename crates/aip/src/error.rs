@@ -33,8 +33,6 @@ pub mod words {
     pub const OTHER_DEVICE: &str = "Not authorized to task this device";
     /// §6.3.
     pub const NOT_ITSELF: &str = "Device clients may not target other devices";
-    /// The session keeps the profile of the device, and nothing else.
-    pub const NOT_FOR_TASKS: &str = "session_id cannot be used for tasks";
     /// §11.
     pub const BUSY: &str = "device busy";
     /// §13.

@@ -29,8 +29,9 @@ pub struct Fleet {
 
 #[derive(Debug, Default)]
 struct Records {
-    /// Tasks that run, by the session id of their client.
-    running: HashMap<String, Running>,
+    /// Tasks that run, by whose they are and the session id of their client: session ids are names within a
+    /// principal, so those of two never meet.
+    running: HashMap<PrincipalId, HashMap<String, Running>>,
     per_device: HashMap<Callsign, usize>,
     awaited: Awaited,
     turned_away: HashMap<Key, TaskResult>,
@@ -49,7 +50,7 @@ struct Refused {
 
 #[derive(Debug)]
 struct Running {
-    owner: Owner,
+    client: Callsign,
     device: Callsign,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Owner {
 pub(crate) enum Taken {
     /// The same client runs a task under it.
     ByItself,
-    /// Somebody else does.
+    /// Another client of the same principal does.
     ByAnother,
     /// The device has as many tasks as it may.
     Busy,
@@ -92,39 +93,40 @@ impl Fleet {
     /// Takes a session id for a task of this owner.
     pub(crate) fn claim(&self, session_id: &str, owner: Owner, device: &Callsign) -> Result<(), Taken> {
         let mut records = self.records();
-        if let Some(known) = records.running.get(session_id) {
-            return Err(if known.owner == owner { Taken::ByItself } else { Taken::ByAnother });
+        let Owner { principal, client } = owner;
+        if let Some(known) = records.running.get(&principal).and_then(|tasks| tasks.get(session_id)) {
+            return Err(if known.client == client { Taken::ByItself } else { Taken::ByAnother });
         }
         let count = records.per_device.entry(device.clone()).or_default();
         if *count >= self.tasks_per_device {
             return Err(Taken::Busy);
         }
         *count += 1;
-        records.running.insert(session_id.to_owned(), Running { owner, device: device.clone() });
+        let running = Running { client, device: device.clone() };
+        records.running.entry(principal).or_default().insert(session_id.to_owned(), running);
         Ok(())
-    }
-
-    /// Whether a task runs under this session id, whoever owns it.
-    pub(crate) fn is_running(&self, session_id: &str) -> bool {
-        self.records().running.contains_key(session_id)
     }
 
     /// Gives a session id back.
     pub(crate) fn release(&self, session_id: &str, owner: &Owner) {
         let mut records = self.records();
-        if records.running.get(session_id).is_none_or(|known| known.owner != *owner) {
+        let Some(tasks) = records.running.get_mut(&owner.principal) else { return };
+        if tasks.get(session_id).is_none_or(|known| known.client != owner.client) {
             return;
         }
-        let Some(Running { device, .. }) = records.running.remove(session_id) else { return };
+        let Some(Running { device, .. }) = tasks.remove(session_id) else { return };
+        // A burst leaves no memory behind.
+        if tasks.len() * 8 < tasks.capacity() {
+            tasks.shrink_to_fit();
+        }
+        if tasks.is_empty() {
+            records.running.remove(&owner.principal);
+        }
         if let Some(count) = records.per_device.get_mut(&device) {
             *count -= 1;
             if *count == 0 {
                 records.per_device.remove(&device);
             }
-        }
-        // A burst leaves no memory behind.
-        if records.running.len() * 8 < records.running.capacity() {
-            records.running.shrink_to_fit();
         }
     }
 
@@ -238,7 +240,9 @@ impl Fleet {
         Timestamp::from_micros(now.as_micros().saturating_sub(age))
     }
 
-    /// Counts a refused registration.
+    /// Counts a registration that was refused because it was malformed, or asked for what the credential does not
+    /// allow. One that only comes too early, for a name that a dead link still holds or a device that is not there
+    /// yet, is not counted: a healthy client repeats it.
     pub(crate) fn count_refusal(&self, principal: &PrincipalId, now: Timestamp) {
         let mut records = self.records();
         let waits = |known: &Refused| known.until.is_some_and(|until| until > now);
@@ -276,13 +280,21 @@ mod tests {
     }
 
     #[test]
-    fn a_session_id_belongs_to_one_client_while_its_task_runs() {
+    fn aip_091_a_session_id_belongs_to_one_client_of_a_principal_while_its_task_runs() {
         let (fleet, device) = (fleet(), Callsign::from("dev"));
         fleet.claim("s", owner("a"), &device).unwrap();
         assert_eq!(fleet.claim("s", owner("a"), &device), Err(Taken::ByItself));
         assert_eq!(fleet.claim("s", owner("b"), &device), Err(Taken::ByAnother));
         fleet.release("s", &owner("b"));
-        assert!(fleet.is_running("s"), "it is not theirs to give back");
+        assert_eq!(
+            fleet.claim("s", owner("b"), &device),
+            Err(Taken::ByAnother),
+            "it is not theirs to give back"
+        );
+        let bob = Owner { principal: "bob".into(), client: "a".into() };
+        fleet.claim("s", bob.clone(), &"his".into()).unwrap();
+        fleet.release("s", &bob);
+        assert_eq!(fleet.claim("s", owner("a"), &device), Err(Taken::ByItself), "bob's was another");
         fleet.claim("t", owner("b"), &device).unwrap();
         assert_eq!(fleet.claim("u", owner("b"), &device), Err(Taken::Busy));
         fleet.claim("u", owner("b"), &"other".into()).unwrap();

@@ -22,6 +22,10 @@ pub struct AipLimits {
     pub takeover_ms: u32,
     /// For how long a device may take to tell fresh facts about itself, in milliseconds.
     pub facts_ms: u32,
+    /// The largest facts that a registered device may tell about itself, in bytes; larger ones are not taken.
+    pub facts_bytes: u32,
+    /// How often a minute news of one device are stored; of more, only the latest.
+    pub facts_per_minute: u32,
     /// Tasks that may run or wait on one device.
     pub tasks_per_device: u32,
     /// Tasks that one constellation may have going on.
@@ -51,8 +55,10 @@ impl Default for AipLimits {
             registration_s: 10,
             ping_s: 20,
             silence_s: 60,
-            takeover_ms: 5_000,
+            takeover_ms: 3_000,
             facts_ms: 1_000,
+            facts_bytes: 256 << 10,
+            facts_per_minute: 12,
             tasks_per_device: 68,
             tasks_per_constellation: 256,
             task_s: 3_600,

@@ -118,6 +118,7 @@ impl<'a> Seen<'a> {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::ToolsChanged { .. }
             | Event::MessageAdded { .. }
             | Event::MessageEdited { .. }

@@ -255,6 +255,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
         | Event::DeviceJoined { .. }
         | Event::DeviceReported { .. }
         | Event::DeviceLeft { .. }
+        | Event::DeviceReleased { .. }
         | Event::ToolsChanged { .. }
         | Event::MessageEdited { .. }
         | Event::TipMoved { .. }

@@ -106,9 +106,12 @@ impl Palette {
     };
 }
 
-/// Text of somebody else without what would steer the terminal.
+/// Text of somebody else without what would steer the terminal, or change the order in which the rest is shown.
 pub(crate) fn harmless(text: &str) -> String {
-    let steers = |character: &char| character.is_control() && !matches!(character, '\n' | '\t');
+    let steers = |character: &char| {
+        let reorders = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        reorders || character.is_control() && !matches!(character, '\n' | '\t')
+    };
     text.chars().filter(|character| !steers(character)).collect()
 }
 
@@ -128,12 +131,14 @@ mod tests {
 
     #[test]
     fn nothing_steers_the_terminal() {
+        assert_eq!(harmless("a\u{202e}b\u{2066}c"), "abc");
         assert_eq!(harmless("a\x1b[31mb\x07\u{9b}c\td\ne\r"), "a[31mbc\td\ne");
     }
 
     #[test]
     fn a_line_is_cut_by_characters() {
         assert_eq!(one_line("  a \n b\t c ", 10), "a b c");
+        assert_eq!(one_line("a\u{2028}b\u{85}c\r\u{202e}d", 10), "a b c d");
         assert_eq!(one_line("äöüß", 4), "äöüß");
         assert_eq!(one_line("äöüßx", 4), "äöü…");
     }

@@ -1,4 +1,4 @@
-//! The read-only HTTP API for operators, `/admin/v1/`.
+//! The HTTP API for operators, `/admin/v1/`.
 //!
 //! A credential without the scope `admin` sees its own sessions and devices only.
 
@@ -9,7 +9,7 @@ use reqwest::{StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use switchboard_core::{
-    Callsign, Committed, DeviceRow, MessageId, MessageRow, SessionId, SessionRow, TurnRow,
+    Callsign, Committed, DeviceRow, MessageId, MessageRow, PrincipalId, SessionId, SessionRow, TurnRow,
 };
 
 use crate::endpoint::is_loopback;
@@ -152,8 +152,27 @@ impl Admin {
         self.get(&["devices", device.as_str()], &[]).await
     }
 
+    /// Frees the name of a device, for whoever enrols under it next; answers whose it was. Needs the scope `admin`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn release(&self, device: &Callsign) -> Result<Vec<PrincipalId>, AdminError> {
+        let path = ["devices", device.as_str(), "release"];
+        let answer: Released = self.ask(reqwest::Method::POST, &path, &[]).await?;
+        Ok(answer.released)
+    }
+
     async fn get<T: DeserializeOwned>(
         &self,
+        path: &[&str],
+        parameters: &[(&str, String)],
+    ) -> Result<T, AdminError> {
+        self.ask(reqwest::Method::GET, path, parameters).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: reqwest::Method,
         path: &[&str],
         parameters: &[(&str, String)],
     ) -> Result<T, AdminError> {
@@ -164,7 +183,7 @@ impl Admin {
         if !parameters.is_empty() {
             url.query_pairs_mut().extend_pairs(parameters);
         }
-        let mut request = self.http.get(url);
+        let mut request = self.http.request(method, url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -359,6 +378,11 @@ struct Messages {
 struct Devices {
     devices: Vec<Device>,
     next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Released {
+    released: Vec<PrincipalId>,
 }
 
 #[derive(Deserialize)]

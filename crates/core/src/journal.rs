@@ -130,6 +130,7 @@ impl Journal {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::MessageAdded { .. }
             | Event::MessageEdited { .. }
             | Event::TipMoved { .. }

@@ -68,7 +68,7 @@ pub use protocol::{
 };
 pub use random::SplitMix;
 pub use reject::Reject;
-pub use roll::{Enrolled, Enrolment, Invitation, RefusedEnrolment, Roll, Signal};
+pub use roll::{Enrolled, Enrolment, Granted, Invitation, RefusedEnrolment, Reservation, Roll, Signal};
 pub use seed::Seed;
 pub use session::{
     AttachmentView, Decision, DeviceState, Session, SessionView, TurnState, TurnStatus, TurnView,

@@ -124,6 +124,16 @@ impl Scopes {
         true
     }
 
+    /// Whether the list says anything about devices.
+    pub fn names_devices(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    /// The names of devices that the list holds; none if it names no devices at all.
+    pub fn device_names(&self) -> impl Iterator<Item = &str> {
+        self.fleet.iter().flat_map(|fleet| &fleet.devices).map(String::as_str)
+    }
+
     /// Whether a connection may enrol under `name` in this role.
     pub fn allows_callsign(&self, role: Role, name: &str) -> bool {
         let Some(fleet) = &self.fleet else { return true };
@@ -209,7 +219,8 @@ impl Role {
     }
 }
 
-fn any_match(patterns: &[String], name: &str) -> bool {
+/// Whether `name` is one of these, or begins like one that ends in `*`.
+pub(crate) fn any_match(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => pattern == name,

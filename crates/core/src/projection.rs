@@ -168,6 +168,16 @@ pub struct DeviceRow {
     pub reported_at: Timestamp,
     /// When its connection was gone; none while it has one.
     pub left_at: Option<Timestamp>,
+    /// When its name became free for others; none while it is not.
+    #[serde(default)]
+    pub released_at: Option<Timestamp>,
+}
+
+impl DeviceRow {
+    /// Whether others may enrol under its name.
+    pub const fn is_released(&self) -> bool {
+        self.released_at.is_some()
+    }
 }
 
 impl Session {
@@ -286,6 +296,7 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
                 joined_at: at,
                 reported_at: at,
                 left_at: None,
+                released_at: None,
             }))]
         }
         Event::DeviceReported { device, facts } => {
@@ -297,6 +308,11 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
         Event::DeviceLeft { device } => {
             let Some(mut row) = device_row(before, device) else { return Vec::new() };
             row.left_at = Some(at);
+            vec![Row::Device(Box::new(row))]
+        }
+        Event::DeviceReleased { device, by: _ } => {
+            let Some(mut row) = device_row(before, device) else { return Vec::new() };
+            row.released_at = Some(at);
             vec![Row::Device(Box::new(row))]
         }
         Event::SessionOpened { .. }
@@ -322,7 +338,8 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
 }
 
 fn device_row(before: &Session, device: &Callsign) -> Option<DeviceRow> {
-    let DeviceState { device, principal, joined_at, reported_at, left_at } = before.device(device)?;
+    let DeviceState { device, principal, joined_at, reported_at, left_at, released_at } =
+        before.device(device)?;
     Some(DeviceRow {
         device: device.callsign.clone(),
         principal: principal.clone(),
@@ -334,6 +351,7 @@ fn device_row(before: &Session, device: &Callsign) -> Option<DeviceRow> {
         joined_at: *joined_at,
         reported_at: *reported_at,
         left_at: *left_at,
+        released_at: *released_at,
     })
 }
 

@@ -2,14 +2,18 @@
 //!
 //! The roll holds presence only. What a device is and what happened to it is in the log; an entry
 //! here lives and dies with its connection, so it is never stored.
+//!
+//! Names are not for whoever comes first: those that the device scopes of configured credentials cover are reserved for
+//! the principals of these credentials, and who has enrolled under a name before is in the log.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::id::{Callsign, PrincipalId, SessionId};
+use crate::model::DeviceLoss;
 use crate::position::Position;
-use crate::principal::{Principal, Role};
+use crate::principal::{Principal, Role, any_match};
 use crate::reject::Reject;
 use crate::time::Timestamp;
 
@@ -81,47 +85,100 @@ pub enum Invitation<P> {
     Deliver(P),
 }
 
+/// What an enrolment needs before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Nothing more.
+    Now,
+    /// That no other principal has ever had a device of this name, which the log knows. Until [`Roll::confirm`] the
+    /// name is held, and nobody is reached under it; [`Roll::leave`] gives it back.
+    IfUnclaimed,
+}
+
+/// Names that are for the devices of a principal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Which: each exact, or a prefix that ends in `*`.
+    pub names: Vec<String>,
+    /// For whom.
+    pub principal: PrincipalId,
+}
+
 /// Everybody who is enrolled; `P` says where a connection is reached.
 #[derive(Debug)]
 pub struct Roll<P> {
     entries: BTreeMap<Callsign, Entry<P>>,
+    reservations: Vec<Reservation>,
     count: u64,
+    /// The server closes every connection, because it stops.
+    stops: bool,
 }
 
 #[derive(Debug)]
 struct Entry<P> {
     enrolled: Enrolled,
+    /// Whose the device was that the connection is about, when it enrolled. When somebody else comes to own that name,
+    /// it is another device.
+    target_owner: Option<PrincipalId>,
     place: P,
     order: u64,
+    /// Whether the enrolment counts already.
+    confirmed: bool,
     /// The sessions that rely on the device, with the place of the last event that asks something of
     /// it; the one that keeps its profile is among them.
     sessions: BTreeMap<SessionId, Position>,
 }
 
+impl<P> Entry<P> {
+    fn is_device(&self) -> bool {
+        self.confirmed && self.enrolled.role == Role::Device
+    }
+}
+
 impl<P> Default for Roll<P> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), count: 0 }
+        Self { entries: BTreeMap::new(), reservations: Vec::new(), count: 0, stops: false }
     }
 }
 
 impl<P: Clone + PartialEq> Roll<P> {
-    /// Enrols a connection.
+    /// Reserves names for principals, instead of those that were reserved before. Whoever is enrolled stays so.
+    pub fn reserve(&mut self, reservations: Vec<Reservation>) {
+        self.reservations = reservations;
+    }
+
+    /// The server stops: connections that end from now on end for that reason.
+    pub const fn stop(&mut self) {
+        self.stops = true;
+    }
+
+    /// Why a device that is not there any more is gone.
+    pub const fn loss(&self) -> DeviceLoss {
+        if self.stops { DeviceLoss::ServerStops } else { DeviceLoss::Disconnected }
+    }
+
+    /// Enrols a connection, for good or until it is known who has had the name before.
     ///
     /// # Errors
-    /// The name is taken, or the device that it is about is not there.
+    /// The name is not for this principal, or taken, or the device that it is about is not there.
     pub fn enrol(
         &mut self,
         enrolment: Enrolment,
         principal: &Principal,
         place: P,
         now: Timestamp,
-    ) -> Result<(), RefusedEnrolment<P>> {
+    ) -> Result<Granted, RefusedEnrolment<P>> {
         let Enrolment { callsign, role, target } = enrolment;
-        if let Some(target) = &target
-            && !self.reaches(principal, target)
-        {
-            return Err(RefusedEnrolment { reject: Reject::Offline(target.clone()), contested: None });
-        }
+        let refused = |reject| RefusedEnrolment { reject, contested: None };
+        // First, so that nobody finds out who is here under names that are not for them.
+        let granted = self.may_have(principal, role, &callsign).map_err(refused)?;
+        let target_owner = match &target {
+            Some(target) if !self.reaches(principal, None, target) => {
+                return Err(refused(Reject::Offline(target.clone())));
+            }
+            Some(target) => self.entries.get(target).map(|entry| entry.enrolled.principal.clone()),
+            None => None,
+        };
         if let Some(known) = self.entries.get(&callsign) {
             let same = known.enrolled.principal == principal.id;
             return Err(RefusedEnrolment {
@@ -132,9 +189,45 @@ impl<P: Clone + PartialEq> Roll<P> {
         self.count += 1;
         let principal = principal.id.clone();
         let enrolled = Enrolled { callsign: callsign.clone(), role, principal, target, since: now };
-        let entry = Entry { enrolled, place, order: self.count, sessions: BTreeMap::new() };
+        let entry = Entry {
+            enrolled,
+            target_owner,
+            place,
+            order: self.count,
+            confirmed: granted == Granted::Now,
+            sessions: BTreeMap::new(),
+        };
         self.entries.insert(callsign, entry);
-        Ok(())
+        Ok(granted)
+    }
+
+    /// Nobody else has had the name, so the connection is reached under it from now on.
+    pub fn confirm(&mut self, callsign: &Callsign, place: &P) {
+        if let Some(entry) = self.entries.get_mut(callsign).filter(|entry| entry.place == *place) {
+            entry.confirmed = true;
+        }
+    }
+
+    /// A credential that names what it may enrol as has just that. Any other one has what is reserved for its
+    /// principal, and of the rest whatever nobody else has had: a name that somebody relies on does not become free
+    /// when its device is away for a moment.
+    fn may_have(&self, principal: &Principal, role: Role, name: &Callsign) -> Result<Granted, Reject> {
+        let scopes = &principal.scopes;
+        if !scopes.allows_callsign(role, name.as_str()) {
+            return Err(Reject::Forbidden);
+        }
+        if scopes.names_devices() {
+            return Ok(Granted::Now);
+        }
+        let covers = |known: &&Reservation| any_match(&known.names, name.as_str());
+        let mut reserved = self.reservations.iter().filter(covers).peekable();
+        if reserved.peek().is_none() {
+            return Ok(Granted::IfUnclaimed);
+        }
+        if reserved.any(|known| known.principal == principal.id) {
+            return Ok(Granted::Now);
+        }
+        Err(Reject::Forbidden)
     }
 
     /// Strikes out a connection that is gone; answers the sessions that have to hear of it.
@@ -150,7 +243,7 @@ impl<P: Clone + PartialEq> Roll<P> {
 
     /// Notes that a session asks something of a device, with the event at `asked`.
     pub fn invite(&mut self, device: &Callsign, session: &SessionId, asked: Position) -> Invitation<P> {
-        let entry = self.entries.get_mut(device).filter(|entry| entry.enrolled.role == Role::Device);
+        let entry = self.entries.get_mut(device).filter(|entry| entry.is_device());
         let Some(entry) = entry else { return Invitation::Offline };
         match entry.sessions.insert(session.clone(), asked) {
             None => Invitation::Deliver(entry.place.clone()),
@@ -175,27 +268,41 @@ impl<P: Clone + PartialEq> Roll<P> {
         self.entries.get(device).is_some_and(|entry| entry.sessions.contains_key(session))
     }
 
-    /// Whether `device` is enrolled as a device that the principal may give work to.
-    pub fn reaches(&self, principal: &Principal, device: &Callsign) -> bool {
+    /// Whether `device` is enrolled as a device that the principal may give work to, through a connection that is
+    /// enrolled as `own` if it is.
+    pub fn reaches(&self, principal: &Principal, own: Option<&Callsign>, device: &Callsign) -> bool {
         self.entries.get(device).is_some_and(|entry| {
-            entry.enrolled.role == Role::Device && Self::is_visible(principal, &entry.enrolled)
+            entry.is_device()
+                && Self::is_visible(principal, &entry.enrolled)
+                && self.is_same_target(own, &entry.enrolled)
         })
     }
 
     /// Where a word from one connection to another goes: to whoever the principal may see, and to an
     /// orchestrator from the device that it is about.
     pub fn find(&self, principal: &Principal, own: Option<&Callsign>, to: &Callsign) -> Option<P> {
-        let entry = self.entries.get(to)?;
-        let answers = own.is_some() && entry.enrolled.target.as_ref() == own;
-        (answers || Self::is_visible(principal, &entry.enrolled)).then(|| entry.place.clone())
+        let entry = self.entries.get(to).filter(|entry| entry.confirmed)?;
+        let answers = own.is_some()
+            && entry.enrolled.target.as_ref() == own
+            && entry.target_owner.as_ref() == Some(&principal.id);
+        let visible =
+            Self::is_visible(principal, &entry.enrolled) && self.is_same_target(own, &entry.enrolled);
+        (answers || visible).then(|| entry.place.clone())
     }
 
     /// Everybody whom the principal may see, in order of enrolment.
     pub fn list(&self, principal: &Principal) -> Vec<Enrolled> {
-        let mut visible: Vec<&Entry<P>> =
-            self.entries.values().filter(|entry| Self::is_visible(principal, &entry.enrolled)).collect();
+        let visible = |entry: &&Entry<P>| entry.confirmed && Self::is_visible(principal, &entry.enrolled);
+        let mut visible: Vec<&Entry<P>> = self.entries.values().filter(visible).collect();
         visible.sort_unstable_by_key(|entry| entry.order);
         visible.into_iter().map(|entry| entry.enrolled.clone()).collect()
+    }
+
+    /// Whether a device is still the one that a connection was enrolled for, if it was for one of that name.
+    fn is_same_target(&self, own: Option<&Callsign>, device: &Enrolled) -> bool {
+        let Some(own) = own.and_then(|own| self.entries.get(own)) else { return true };
+        own.enrolled.target.as_ref() != Some(&device.callsign)
+            || own.target_owner.as_ref() == Some(&device.principal)
     }
 
     fn is_visible(principal: &Principal, enrolled: &Enrolled) -> bool {
@@ -204,85 +311,5 @@ impl<P: Clone + PartialEq> Roll<P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::principal::Scopes;
-
-    fn enrolment(callsign: &str, role: Role, target: Option<&str>) -> Enrolment {
-        Enrolment { callsign: callsign.into(), role, target: target.map(Callsign::from) }
-    }
-
-    fn roll() -> Roll<u32> {
-        let mut roll = Roll::default();
-        let ann = Principal::new("ann");
-        roll.enrol(enrolment("dev", Role::Device, None), &ann, 1, Timestamp::default()).unwrap();
-        roll.enrol(enrolment("boss", Role::Orchestrator, Some("dev")), &ann, 2, Timestamp::default())
-            .unwrap();
-        roll
-    }
-
-    #[test]
-    fn a_name_is_taken_until_its_own_connection_leaves() {
-        let mut roll = roll();
-        let again = |roll: &mut Roll<u32>, who| {
-            roll.enrol(enrolment("dev", Role::Device, None), &Principal::new(who), 9, Timestamp::default())
-        };
-        let refused = again(&mut roll, "ann").unwrap_err();
-        assert_eq!((refused.reject, refused.contested), (Reject::Enrolled("dev".into()), Some(1)));
-        assert_eq!(again(&mut roll, "bob").unwrap_err().contested, None, "a stranger contests nothing");
-        assert!(roll.leave(&"dev".into(), &9).is_empty());
-        assert!(again(&mut roll, "ann").is_err(), "it was not the stranger's to leave");
-        roll.leave(&"dev".into(), &1);
-        again(&mut roll, "bob").unwrap();
-    }
-
-    #[test]
-    fn targets_are_devices_within_reach() {
-        let mut roll = roll();
-        let mut enrol = |who: &Principal, name: &str, target: &str| {
-            roll.enrol(enrolment(name, Role::Orchestrator, Some(target)), who, 9, Timestamp::default())
-        };
-        let bob = Principal::new("bob");
-        let offline = |refused: RefusedEnrolment<u32>| refused.reject;
-        assert_eq!(enrol(&bob, "b", "dev").map_err(offline), Err(Reject::Offline("dev".into())));
-        assert_eq!(enrol(&bob, "b", "boss").map_err(offline), Err(Reject::Offline("boss".into())));
-        let trusted = Principal { scopes: Scopes::parse("target:de*"), ..bob };
-        assert_eq!(enrol(&trusted, "b", "dev"), Ok(()));
-        assert_eq!(
-            enrol(&Principal::new("ann"), "c", "boss").map_err(offline),
-            Err(Reject::Offline("boss".into())),
-            "an orchestrator is no device"
-        );
-    }
-
-    #[test]
-    fn sessions_are_told_once_each_and_again_after_parting() {
-        let mut roll = roll();
-        let (dev, one) = (Callsign::from("dev"), SessionId::from("one"));
-        let at = |seq| Position { epoch: 7, seq };
-        assert_eq!(roll.invite(&dev, &one, at(3)), Invitation::Deliver(1));
-        assert_eq!(roll.invite(&dev, &one, at(5)), Invitation::Known);
-        assert!(roll.is_noted(&dev, &one));
-        assert_eq!(roll.part(&dev, &one, 4), Some(at(4)), "the event at 5 has not been seen");
-        assert_eq!(roll.part(&dev, &one, 5), None);
-        assert!(!roll.is_noted(&dev, &one));
-        assert_eq!(roll.invite(&dev, &one, at(8)), Invitation::Deliver(1));
-        assert_eq!(roll.invite(&"boss".into(), &one, at(8)), Invitation::Offline);
-        assert_eq!(roll.invite(&"nobody".into(), &one, at(8)), Invitation::Offline);
-        assert_eq!(roll.leave(&dev, &1), [one]);
-    }
-
-    #[test]
-    fn whoever_is_asked_may_answer_and_strangers_see_nobody() {
-        let mut roll = roll();
-        let (ann, bob) = (Principal::new("ann"), Principal::new("bob"));
-        roll.enrol(enrolment("his", Role::Device, None), &bob, 3, Timestamp::default()).unwrap();
-        let names = |list: Vec<Enrolled>| list.iter().map(|e| e.callsign.to_string()).collect::<Vec<_>>();
-        assert_eq!(names(roll.list(&ann)), ["dev", "boss"]);
-        assert_eq!(names(roll.list(&bob)), ["his"]);
-        assert_eq!(roll.find(&bob, Some(&"his".into()), &"boss".into()), None);
-        assert_eq!(roll.find(&bob, Some(&"dev".into()), &"boss".into()), Some(2), "its own orchestrator");
-        assert_eq!(roll.find(&ann, None, &"dev".into()), Some(1));
-        assert_eq!(roll.find(&bob, None, &"dev".into()), None);
-    }
-}
+#[path = "roll_tests.rs"]
+mod tests;

@@ -314,6 +314,9 @@ impl Driver {
                 if let Reply::Authenticated(principal) = &reply {
                     self.caller.principal = principal.clone();
                 }
+                if let Reply::Enrolled = &reply {
+                    self.gateway.enrolled(&mut self.caller);
+                }
                 if let Reply::Attachment(view) = &reply {
                     self.gateway.attached(&mut self.caller, &view.attachment);
                 }

@@ -220,6 +220,7 @@ fn weight(event: &Event) -> usize {
         | Event::DeviceJoined { .. }
         | Event::DeviceReported { .. }
         | Event::DeviceLeft { .. }
+        | Event::DeviceReleased { .. }
         | Event::ToolsChanged { .. }
         | Event::TipMoved { .. }
         | Event::SessionRenamed { .. }

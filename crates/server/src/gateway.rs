@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
-    Actor, AgentId, AttachmentId, Callsign, Enrolment, Lookup, Op, Pii, Position, Principal, PrincipalId,
-    Rate, Reject, Reply, RequestId, RequestRow, Scope, SessionId, Signal, TurnId, Utterance, Within,
+    Actor, AgentId, AttachmentId, Callsign, Enrolment, Granted, Lookup, Op, Pii, Position, Principal,
+    PrincipalId, Rate, Reject, Reply, RequestId, RequestRow, Reservation, Scope, SessionId, Signal, TurnId,
+    Utterance, Within,
 };
 
 use crate::auth::Identity;
@@ -50,6 +51,8 @@ pub(crate) struct Caller {
     pub(crate) home: Option<SessionId>,
     /// The name under which the connection is enrolled.
     pub(crate) callsign: Option<Callsign>,
+    /// The name that it asked for, until it is told that it has it.
+    pub(crate) enrolling: Option<Callsign>,
     /// What it is called where a function serves it.
     pub(crate) visits: Option<AttachmentId>,
 }
@@ -103,6 +106,7 @@ impl Gateway {
     /// From now on no turn is started.
     pub(crate) fn drain(&self) {
         self.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.sessions.environment.roll.lock().stop();
     }
 
     /// Stops the server, if the caller may.
@@ -266,28 +270,69 @@ impl Gateway {
         Ok(())
     }
 
+    /// Reserves names of devices, instead of those that were reserved before.
+    pub(crate) fn reserve(&self, reservations: Vec<Reservation>) {
+        self.sessions.environment.roll.lock().reserve(reservations);
+    }
+
     /// Makes a connection reachable under a name.
     pub(crate) fn enrol(&self, caller: &mut Caller, request: RequestId, enrolment: Enrolment) {
         let now = self.sessions.environment.clock.now();
         let callsign = enrolment.callsign.clone();
-        if let Some(known) = &caller.callsign {
+        if let Some(known) = caller.callsign.as_ref().or(caller.enrolling.as_ref()) {
             return caller.port.answer(request, Err(Reject::Enrolled(known.clone())));
         }
-        let mut roll = self.sessions.environment.roll.lock();
-        let answer = match roll.enrol(enrolment, &caller.principal, Place(caller.port.clone()), now) {
-            Ok(()) => {
-                caller.callsign = Some(callsign);
-                Ok(Reply::Enrolled)
+        let place = Place(caller.port.clone());
+        let granted =
+            self.sessions.environment.roll.lock().enrol(enrolment, &caller.principal, place.clone(), now);
+        match granted {
+            Ok(Granted::Now) => {
+                caller.enrolling = Some(callsign);
+                caller.port.answer(request, Ok(Reply::Enrolled));
+            }
+            Ok(Granted::IfUnclaimed) => {
+                caller.enrolling = Some(callsign.clone());
+                self.enrol_unclaimed(caller.principal.id.clone(), request, callsign, place);
             }
             Err(refused) => {
                 if let Some(Place(port)) = refused.contested {
                     port.deliver(Delivery::Signal(Signal::Contested));
                 }
-                Err(refused.reject)
+                caller.port.answer(request, Err(refused.reject));
             }
-        };
-        drop(roll);
-        caller.port.answer(request, answer);
+        }
+    }
+
+    /// Looks up who has had the name of a device before. Meanwhile nobody else can take it, and nobody is reached
+    /// under it.
+    fn enrol_unclaimed(&self, principal: PrincipalId, request: RequestId, callsign: Callsign, place: Place) {
+        let (log, roll) = (self.sessions.environment.log.clone(), self.sessions.environment.roll.clone());
+        tokio::spawn(async move {
+            let answer = match log.device(&callsign).await {
+                Ok(rows) if rows.iter().all(|row| row.principal == principal || row.is_released()) => {
+                    Ok(Reply::Enrolled)
+                }
+                Ok(_) => {
+                    tracing::info!(
+                        %principal,
+                        "refused the name of a device of another principal; `switchboard devices release` frees it"
+                    );
+                    Err(Reject::Forbidden)
+                }
+                Err(error) => Err(Reject::Unavailable { reason: error.to_string() }),
+            };
+            if answer.is_ok() {
+                roll.lock().confirm(&callsign, &place);
+            } else {
+                roll.lock().leave(&callsign, &place);
+            }
+            place.0.answer(request, answer);
+        });
+    }
+
+    /// The connection has the name that it asked for, and speaks as whoever has it from here on.
+    pub(crate) fn enrolled(&self, caller: &mut Caller) {
+        caller.callsign = caller.enrolling.take();
     }
 
     /// Lists who is enrolled, as far as the caller may know.
@@ -322,18 +367,24 @@ impl Gateway {
     /// The connection is gone: its name is free, and the sessions that rely on it hear of it.
     pub(crate) fn leave(&self, caller: &mut Caller) {
         self.end_visit(caller);
-        let Some(device) = caller.callsign.take() else { return };
+        let Some(device) = caller.callsign.take().or_else(|| caller.enrolling.take()) else { return };
         let place = Place(caller.port.clone());
-        let sessions = self.sessions.environment.roll.lock().leave(&device, &place);
+        let mut roll = self.sessions.environment.roll.lock();
+        let (sessions, why) = (roll.leave(&device, &place), roll.loss());
+        drop(roll);
         for session in sessions {
-            self.sessions.insist(&session, own(Op::LoseDevice { device: device.clone() }));
+            self.sessions.insist(&session, own(Op::LoseDevice { device: device.clone(), why }));
         }
     }
 
     /// Whether the caller may give work to a device: its own connection always may.
     fn reaches(&self, caller: &Caller, device: &Callsign) -> bool {
         caller.callsign.as_ref() == Some(device)
-            || self.sessions.environment.roll.lock().reaches(&caller.principal, device)
+            || self.sessions.environment.roll.lock().reaches(
+                &caller.principal,
+                caller.callsign.as_ref(),
+                device,
+            )
     }
 
     /// Whether the credential reaches this op, and in which session it belongs: a repeated
@@ -412,6 +463,7 @@ impl Gateway {
             | Op::Finish { .. }
             | Op::Lose { .. }
             | Op::LoseDevice { .. }
+            | Op::ReleaseDevice { .. }
             | Op::Recover
             | Op::Wake => Err(Reject::Forbidden),
         }

@@ -33,6 +33,7 @@ impl Handle {
     pub fn reload(&self, config: Config) -> Result<Vec<String>, ServeError> {
         let directory = self.workshop.directory(&config).map_err(ServeError::Config)?;
         self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        self.door.gateway.reserve(self.door.authenticator.reservations());
         if let Some(tls) = &self.tls {
             tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
         }

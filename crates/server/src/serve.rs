@@ -179,6 +179,7 @@ impl Server {
         awaken_live(&sessions, &*log).await?;
         let authenticator =
             Arc::new(Authenticator::new(&config).map_err(|error| ServeError::Config(error.to_string()))?);
+        gateway.reserve(authenticator.reservations());
         if authenticator.is_development() {
             tracing::warn!(
                 "no credentials are configured: everybody on this machine is let in as the development principal"
@@ -220,7 +221,7 @@ impl Server {
         door.gateway.errands.staff(errands.chain(guests.errands).collect());
         let workshop = Arc::new(workshop);
         let agents = Agents { host: sessions.environment.host.clone(), workshop: workshop.clone() };
-        let admin = AdminState::new(&config, log.clone(), authenticator, registry, agents, clock);
+        let admin = AdminState::new(&config, sessions.clone(), authenticator, registry, agents);
         let readiness = admin.readiness();
         let state = RelayState { relay: workshop.relay.clone(), gateway: door.gateway.clone() };
         let relay = relay::router(state, vip.is_none());

@@ -312,6 +312,7 @@ impl Door {
             assigned,
             home: None,
             callsign: None,
+            enrolling: None,
             visits: None,
         };
         let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());

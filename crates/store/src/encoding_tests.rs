@@ -143,6 +143,8 @@ fn device_event() -> impl Strategy<Value = Event> {
         (device(), value())
             .prop_map(|(device, facts)| Event::DeviceReported { device, facts: Box::new(facts) }),
         device().prop_map(|device| Event::DeviceLeft { device }),
+        (device(), name())
+            .prop_map(|(device, by)| Event::DeviceReleased { device, by: PrincipalId::new(by) }),
     ]
 }
 

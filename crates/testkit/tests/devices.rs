@@ -12,7 +12,8 @@ mod puppet;
 use puppet::{Heard, ID, Puppet, Stage};
 use serde_json::{Value, json};
 use switchboard_core::model::{
-    CallEnd, CallError, CallKind, Device, NewTurn, Origin, Part, Place, TurnEnd, TurnOutcome, TurnRequest,
+    CallEnd, CallError, CallKind, Device, DeviceLoss, NewTurn, Origin, Part, Place, TurnEnd, TurnOutcome,
+    TurnRequest,
 };
 use switchboard_core::{
     CallId, Close, CloseReason, Enrolment, Event, Frame, Head, Op, OpeningRequest, Output, Pii, Position,
@@ -284,7 +285,8 @@ fn work_for_a_device_out_of_reach_is_refused() {
         offline(),
         "before the session is looked at"
     );
-    let lose = Output::Submit(ID, session(), Op::LoseDevice { device: "dev".into() });
+    let lose =
+        Output::Submit(ID, session(), Op::LoseDevice { device: "dev".into(), why: DeviceLoss::Disconnected });
     assert_eq!(boss.asks(&mut world, lose), Err(Reject::Forbidden));
     assert!(boss.asks(&mut world, start("t1", "wait", "dev")).is_ok());
     let refused = Puppet::new(&mut world, bob());

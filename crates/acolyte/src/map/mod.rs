@@ -179,6 +179,7 @@ impl Rendering {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::ToolsChanged { .. }
             | Event::MessageEdited { .. }
             | Event::TipMoved { .. }

@@ -79,7 +79,6 @@ impl AipConnection {
             return self.close(CloseReason::Unauthorized);
         }
         if self.phase == Phase::Open && self.registration_ends() <= now {
-            self.fleet.count_refusal(&self.principal.id, now);
             return self.end(REFUSED);
         }
         if self.takeover_ends().is_some_and(|at| at <= now) {

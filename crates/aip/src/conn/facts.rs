@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::{Callsign, Op, Output, Timestamp};
+use switchboard_core::{Bucket, Callsign, Op, Output, Rate, Timestamp};
 
 use super::{AipConnection, Pending};
 use crate::error::words;
@@ -20,6 +20,10 @@ pub(super) struct Facts {
     pull: Option<Pull>,
     /// A device: it does not answer questions, so it is not asked again.
     mute: bool,
+    /// A device: how often its news are stored.
+    bucket: Option<Bucket>,
+    /// A device: when its latest news are to be stored, if they are not.
+    unstored: Option<Timestamp>,
     /// A constellation: its questions, by their tickets.
     waiting: BTreeMap<String, Waiting>,
 }
@@ -111,10 +115,7 @@ impl AipConnection {
         if message.status != TaskStatus::Error
             && let Some(facts) = message.metadata.filter(|facts| !facts.is_empty())
         {
-            let facts = Value::Object(facts);
-            self.facts.known = facts.clone();
-            let home = self.home();
-            self.insist(&home, Op::Report { facts });
+            self.learn(Value::Object(facts));
         }
         let answers = |id: &Option<String>, pull: &Pull| id.as_deref() == Some(pull.id.as_str());
         let pulled = self
@@ -123,6 +124,26 @@ impl AipConnection {
             .take_if(|pull| answers(&message.prev_response_id, pull) || answers(&message.request_id, pull));
         if let Some(pull) = pulled {
             self.tell_askers(pull);
+        }
+    }
+
+    /// Takes in what a device says of itself. What is no news, or too much of it, costs the log nothing.
+    fn learn(&mut self, facts: Value) {
+        if facts == self.facts.known || size(&facts) > self.limits.facts_bytes as usize {
+            return;
+        }
+        self.facts.known = facts;
+        self.store_facts();
+    }
+
+    /// Stores the latest news of this device, at once or when there is room for them again.
+    fn store_facts(&mut self) {
+        let most = u64::from(self.limits.facts_per_minute);
+        let bucket = self.facts.bucket.get_or_insert_with(|| Bucket::new(Rate::per_minute(most, most)));
+        self.facts.unstored = bucket.take(1, self.now).err().map(|wait| self.now.after(wait));
+        if self.facts.unstored.is_none() {
+            let (home, facts) = (self.home(), self.facts.known.clone());
+            self.insist(&home, Op::Report { facts });
         }
     }
 
@@ -156,11 +177,15 @@ impl AipConnection {
 
     pub(super) fn facts_wake(&self) -> Option<Timestamp> {
         let pull = self.facts.pull.as_ref().map(|pull| pull.until);
-        self.facts.waiting.values().map(|waiting| waiting.until).chain(pull).min()
+        let waiting = self.facts.waiting.values().map(|waiting| waiting.until);
+        waiting.chain(pull).chain(self.facts.unstored).min()
     }
 
     pub(super) fn facts_timeout(&mut self) {
         let now = self.now;
+        if self.facts.unstored.is_some_and(|at| at <= now) {
+            self.store_facts();
+        }
         if let Some(pull) = self.facts.pull.take_if(|pull| pull.until <= now) {
             self.facts.mute = true;
             self.tell_askers(pull);
@@ -180,6 +205,24 @@ impl AipConnection {
     fn pull_budget(&self) -> Duration {
         Duration::from_millis(self.limits.facts_ms.into())
     }
+}
+
+/// How long a value is as JSON, without writing it down.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and a value is always JSON.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// For the way there and back.

@@ -228,7 +228,7 @@ impl AipConnection {
         }
         match (self.phase, frame) {
             (Phase::Open, Frame::Text(text)) => self.receive_first(&text),
-            (Phase::Open, _) => self.refuse_registration(words::BINARY, None),
+            (Phase::Open, _) => self.turn_down(words::BINARY, None, None),
             (Phase::Registered, Frame::Text(text)) => match codec::decode_client(&text) {
                 Ok(message) => self.take(message),
                 Err(error) => self.refuse(&error.to_string(), error.session_id, error.request_id),
@@ -331,7 +331,7 @@ impl AipConnection {
     fn rejected(&mut self, request: RequestId, reject: &Reject) {
         match self.answered(request) {
             Some(Pending::Enrol(message)) => self.not_enrolled(&message, reject),
-            Some(Pending::Join) => self.refuse_registration(words::INTERNAL, None),
+            Some(Pending::Join) => self.not_joined(),
             Some(Pending::Start(session_id)) => self.not_started(&session_id, reject),
             Some(Pending::Facts(ticket)) => self.answer_facts(&ticket, &Value::Null),
             Some(Pending::Target(proposal)) => self.refuse_task(&proposal, words::INTERNAL),

@@ -43,6 +43,8 @@ pub(super) struct OwnTask {
     chosen: Option<String>,
     request_id: Option<String>,
     accepted: bool,
+    /// The task anew, while it is not known whether its session id is that of a session which somebody shared.
+    unshared: Option<Box<NewTurn>>,
 }
 
 impl OwnTask {
@@ -120,16 +122,6 @@ impl AipConnection {
         }
         let Some(owner) = self.owner() else { return };
         let session_id = proposal.names.session_id.clone();
-        // A session that somebody shared is joined under its canonical name; others are the client's.
-        let shared = SessionId::is_canonical(&session_id);
-        let session = if shared {
-            SessionId::from(session_id.as_str())
-        } else {
-            SessionId::named(&self.principal, &session_id)
-        };
-        if session == self.home_of(proposal.device.as_str()) {
-            return self.refuse_task(&proposal, words::NOT_FOR_TASKS);
-        }
         match self.fleet.claim(&session_id, owner, &proposal.device) {
             Ok(()) => {}
             Err(Taken::ByItself) => return self.refuse_task(&proposal, &words::running(&session_id)),
@@ -139,12 +131,6 @@ impl AipConnection {
         let counter = self.count();
         let turn = TurnId::fresh(&self.seed, counter);
         let Proposal { message, names, device, request, dispatcher } = proposal;
-        if !shared {
-            let epoch = self.seed.epoch(counter);
-            let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(names.session_id.clone()) };
-            self.submit(&session, open, Pending::Nothing);
-            self.keep_ledger(&session);
-        }
         let mut options = names.options();
         if let Some(dispatcher) = &dispatcher {
             options[ledger::READER] = dispatcher.as_str().into();
@@ -162,8 +148,16 @@ impl AipConnection {
             meta: message.metadata.map_or(Value::Null, Value::Object),
             ..NewTurn::new(turn.clone(), TurnRequest::chat(request.clone()), origin, deadline)
         };
-        self.undecided += 1;
-        self.submit(&session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.clone()));
+        // A session that somebody shared is joined under its canonical name, if that is one.
+        let maybe_shared = SessionId::is_canonical(&session_id);
+        let unshared = maybe_shared.then(|| Box::new(new.clone()));
+        let session = if maybe_shared {
+            let session = SessionId::from(session_id.as_str());
+            self.ask_for_turn(&session, &session_id, new);
+            session
+        } else {
+            self.start_named(&session_id, new)
+        };
         let reader = dispatcher.unwrap_or_else(|| self.principal.id.clone());
         if let Some(task_name) = &names.task_name {
             self.fleet.begin((reader.clone(), task_name.clone()), self.now);
@@ -178,8 +172,26 @@ impl AipConnection {
             chosen: message.session_id,
             request_id: message.request_id,
             accepted: false,
+            unshared,
         };
         self.own.insert(session_id, task);
+    }
+
+    /// Starts a turn in the session that the client calls so, which is made if there is none.
+    fn start_named(&mut self, session_id: &str, new: NewTurn) -> SessionId {
+        let session = self.session_of_tasks(session_id);
+        let counter = self.count();
+        let epoch = self.seed.epoch(counter);
+        let open = Op::Open { epoch, agent: self.agent.clone(), name: Some(session_id.to_owned()) };
+        self.submit(&session, open, Pending::Nothing);
+        self.keep_ledger(&session);
+        self.ask_for_turn(&session, session_id, new);
+        session
+    }
+
+    fn ask_for_turn(&mut self, session: &SessionId, session_id: &str, new: NewTurn) {
+        self.undecided += 1;
+        self.submit(session, Op::StartTurn(Box::new(new)), Pending::Start(session_id.to_owned()));
     }
 
     /// Has what comes of tasks written down, of those too that are over already.
@@ -201,7 +213,8 @@ impl AipConnection {
     /// end (A8).
     pub(super) fn end_refused(&mut self, session_id: Option<String>, why: &str) {
         let Some(session_id) = session_id.filter(|id| !id.is_empty()) else { return };
-        if !self.fleet.is_running(&session_id) {
+        // A task of this client that runs under the same id is not over.
+        if !self.own.contains_key(&session_id) && self.worked_on(&session_id).is_none() {
             let end = ServerMessage::new(ServerMessageType::TaskEnd, TaskStatus::Failed);
             self.send(ServerMessage { error: Some(bounded(why)), session_id: Some(session_id), ..end });
         }
@@ -211,11 +224,12 @@ impl AipConnection {
     pub(super) fn started(&mut self, session_id: &str, session: SessionId, turn: TurnId, accepted: Position) {
         let Some(task) = self.own.get_mut(session_id) else { return };
         task.accepted = true;
+        task.unshared = None;
         task.session = session.clone();
         task.turn = turn;
         self.confirm(Some(session_id.to_owned()));
         // Only now: whoever may not start anything in a session of others leaves nothing there.
-        if SessionId::is_canonical(session_id) {
+        if session.as_str() == session_id {
             self.keep_ledger(&session);
         }
         // A device is invited to its own tasks as to any other.
@@ -225,6 +239,15 @@ impl AipConnection {
     }
 
     pub(super) fn not_started(&mut self, session_id: &str, reject: &Reject) {
+        // Nobody shared a session that is called so: it is a name like any other.
+        let unshared = self.own.get_mut(session_id).and_then(|task| task.unshared.take());
+        if let (Some(new), Reject::NotFound) = (unshared, reject) {
+            let session = self.start_named(session_id, *new);
+            if let Some(task) = self.own.get_mut(session_id) {
+                task.session = session;
+            }
+            return;
+        }
         let Some(task) = self.forget_task(session_id) else { return };
         let why = reject_words(reject);
         self.turn_away(&task.reader, &task.names, &why);

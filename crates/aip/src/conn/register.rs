@@ -15,24 +15,20 @@ impl AipConnection {
     /// The first message of a connection, which can only be REGISTER.
     pub(super) fn receive_first(&mut self, text: &str) {
         if text.len() > self.limits.max_first_message as usize {
-            return self.refuse_registration("the message is too large for an unregistered client", None);
+            return self.turn_down("the message is too large for an unregistered client", None, None);
         }
         let message = match codec::decode_client(text) {
             Ok(message) => message,
             Err(error) => {
                 let why = error.to_string();
-                return self.refuse_registration_of(&why, error.session_id, error.request_id);
+                return self.turn_down(&why, error.session_id, error.request_id);
             }
         };
         if message.kind != ClientMessageType::Register {
-            return self.refuse_registration_of(
-                words::REGISTER_FIRST,
-                message.session_id,
-                message.request_id,
-            );
+            return self.turn_down(words::REGISTER_FIRST, message.session_id, message.request_id);
         }
         match self.enrolment(&message) {
-            Err(why) => self.refuse_registration(&why, message.request_id),
+            Err(why) => self.turn_down(&why, None, message.request_id),
             Ok(enrolment) => {
                 self.step(Step::Register);
                 let request = self.asked.ask(Pending::Enrol(Box::new(message)));
@@ -101,16 +97,27 @@ impl AipConnection {
     }
 
     /// The session that keeps the profile of a device of this principal's.
-    pub(super) fn home_of(&self, device: &str) -> SessionId {
+    fn home_of(&self, device: &str) -> SessionId {
         SessionId::named(&self.principal, &format!("\0aip\0{device}"))
+    }
+
+    /// The session of tasks that this principal calls so. Names with a zero byte in front are those of sessions that
+    /// the server keeps for itself, so a client that uses one is given another.
+    pub(super) fn session_of_tasks(&self, session_id: &str) -> SessionId {
+        match session_id.strip_prefix('\0') {
+            Some(rest) => SessionId::named(&self.principal, &format!("\0aip-task\0{rest}")),
+            None => SessionId::named(&self.principal, session_id),
+        }
     }
 
     pub(super) fn not_enrolled(&mut self, message: &ClientMessage, reject: &Reject) {
         let why = match reject {
             Reject::Enrolled(callsign) => words::duplicate(callsign.as_str()),
             Reject::Offline(device) => words::not_connected(device.as_str()),
+            Reject::Forbidden => {
+                return self.turn_down(words::NOT_PERMITTED, None, message.request_id.clone());
+            }
             Reject::NotFound
-            | Reject::Forbidden
             | Reject::UnknownTurn(_)
             | Reject::TurnOver(_)
             | Reject::Fenced(_)
@@ -145,15 +152,22 @@ impl AipConnection {
         }
     }
 
-    /// Says why, and closes.
-    pub(super) fn refuse_registration(&mut self, why: &str, request_id: Option<String>) {
-        self.refuse_registration_of(why, None, request_id);
+    /// Says why, and closes. Nobody is to blame: the same registration may be good a moment later.
+    fn refuse_registration(&mut self, why: &str, request_id: Option<String>) {
+        self.refuse(why, None, request_id);
+        self.end(REFUSED);
     }
 
-    fn refuse_registration_of(&mut self, why: &str, session_id: Option<String>, request_id: Option<String>) {
+    /// The same, to a client that says what makes no sense, or asks for what it may not have; that is counted (§9.5).
+    pub(super) fn turn_down(&mut self, why: &str, session_id: Option<String>, request_id: Option<String>) {
         self.fleet.count_refusal(&self.principal.id, self.now);
         self.refuse(why, session_id, request_id);
         self.end(REFUSED);
+    }
+
+    /// The profile of the device could not be kept.
+    pub(super) fn not_joined(&mut self) {
+        self.refuse_registration(words::INTERNAL, None);
     }
 }
 

@@ -77,12 +77,19 @@ impl AipConnection {
     pub(super) fn work_on(&mut self, session: &SessionId, seen: Seen<'_>, at: Timestamp) {
         let Some(identity) = &self.identity else { return };
         let own = identity.callsign.clone();
+        // Two principals may call their sessions the same; to the device that works for both they are two.
+        let taken = matches!(seen, Seen::Accepted { origin, .. }
+            if self.calls_another(session, &Names::of(origin, session).session_id));
         let Some(work) = self.work.get_mut(session) else { return };
         match seen {
             Seen::Accepted { turn, device, origin, request } => {
                 if device == Some(&own) {
                     work.begun = true;
-                    let (names, course) = (Names::of(origin, session), Course::new(request.text()));
+                    let mut names = Names::of(origin, session);
+                    if taken {
+                        names.session_id = session.to_string();
+                    }
+                    let course = Course::new(request.text());
                     work.turns.insert(turn.clone(), WorkTurn { names, course, own: true });
                     self.announce(session, turn);
                 }
@@ -123,6 +130,14 @@ impl AipConnection {
             }
             Seen::Nothing => {}
         }
+    }
+
+    /// Whether this device knows another session than this one by that session id.
+    fn calls_another(&self, session: &SessionId, session_id: &str) -> bool {
+        self.work.iter().any(|(known, work)| {
+            known != session
+                && work.turns.values().any(|turn| turn.own && turn.names.session_id == session_id)
+        })
     }
 
     /// Tells a device that asked for it what it is going to work for (A25).

@@ -79,6 +79,29 @@ fn a_device_that_is_closed_first_takes_its_tasks_along() {
 }
 
 #[test]
+fn aip_099_owners_hear_that_the_server_leaves_whatever_became_of_the_device() {
+    let mut talk = Talk::new();
+    let (dev, boss) = talk.pair();
+    let other = talk.device("other");
+    let second = talk.boss("second", "other");
+    let _command = talk.command(boss, dev, "s1", "one");
+    talk.say(second, &task("other", "s2", "one"));
+    talk.say(boss, &task("dev", "s3", "hang"));
+    assert_eq!((talk.short(second).len(), talk.short(boss).len(), talk.short(other).len()), (1, 1, 1));
+    talk.world.drain(1_000);
+    // One device is closed before its owner is, the other one hangs up.
+    talk.world.evict(dev, CloseReason::Restart);
+    talk.world.cut(other);
+    let mut told = talk.short(boss);
+    told.sort();
+    assert_eq!(
+        told,
+        ["close 1001".to_owned(), format!("end s1 failed {LEAVING}"), format!("end s3 failed {LEAVING}")]
+    );
+    assert_eq!(talk.short(second), [format!("end s2 failed {LEAVING}"), "close 1001".into()]);
+}
+
+#[test]
 fn a_task_that_is_refused_while_leaving_does_not_keep_the_connection() {
     let mut talk = Talk::new();
     let (_, boss) = talk.pair();

@@ -1,6 +1,7 @@
 //! Device information (§6.5): AIP-065 to AIP-069, A5 to A7.
 
 use serde_json::{Value, json};
+use switchboard_aip::AipLimits;
 use switchboard_core::{Event, Principal, SessionId};
 
 use crate::support::{Talk, text};
@@ -264,4 +265,66 @@ fn questions_are_bounded() {
     assert_eq!((talk.short(boss).len(), talk.short(dev).len()), (64, 1));
     talk.say(boss, &ask(Some("dev"), Some("again")));
     assert_eq!(talk.short(boss).len(), 1);
+}
+
+/// How often a device's news were stored.
+fn stored(talk: &Talk) -> usize {
+    talk.count("device_reported")
+}
+
+#[test]
+fn aip_098_what_is_no_news_is_not_stored_again() {
+    let mut talk = Talk::new();
+    let dev = talk.device_of("ann", "dev", json!({ "system_info": info(8) }));
+    for _ in 0..20 {
+        talk.say(dev, &tell(info(8), None));
+    }
+    assert_eq!(stored(&talk), 0, "it said so when it registered");
+    talk.say(dev, &tell(info(9), None));
+    talk.say(dev, &tell(info(9), None));
+    assert_eq!((stored(&talk), known(&talk)), (1, info(9)));
+    assert_eq!(talk.short(dev), nothing(), "AIP-069");
+}
+
+#[test]
+fn aip_098_news_of_a_device_are_stored_so_often_and_the_latest_in_the_end() {
+    let limits = AipLimits { facts_per_minute: 6, ..AipLimits::default() };
+    let mut talk = Talk::limited(limits);
+    let dev = talk.device("dev");
+    for count in 0..500 {
+        talk.say(dev, &tell(info(count), None));
+    }
+    assert_eq!((stored(&talk), known(&talk)), (6, info(5)));
+    talk.world.advance(9_999);
+    assert_eq!(stored(&talk), 6);
+    talk.world.advance(1);
+    assert_eq!((stored(&talk), known(&talk)), (7, info(499)), "the latest, and none in between");
+    talk.world.advance(30_000);
+    assert_eq!(stored(&talk), 7);
+    assert_eq!(talk.short(dev), ["ping", "ping"]);
+    // Whoever asks is told the latest, stored or not.
+    let boss = talk.boss("boss", "dev");
+    for count in 500..520 {
+        talk.say(dev, &tell(info(count), None));
+    }
+    talk.say(boss, &ask(None, Some("q")));
+    talk.world.advance(1_000);
+    assert_eq!(talk.one(boss)["result"], info(519));
+}
+
+#[test]
+fn aip_098_facts_beyond_the_limit_are_not_taken() {
+    let limits = AipLimits { facts_bytes: 2_000, ..AipLimits::default() };
+    let mut talk = Talk::limited(limits);
+    let (dev, boss) = talk.pair();
+    talk.say(dev, &tell(info(8), None));
+    let large = json!({ "big": "x".repeat(2_000) });
+    talk.say(dev, &tell(large.clone(), None));
+    assert_eq!((stored(&talk), known(&talk)), (1, info(8)));
+    // Not even if they answer a question: what is known is told then.
+    talk.say(boss, &ask(None, Some("q")));
+    let question = talk.one(dev);
+    talk.say(dev, &tell(large, question["response_id"].as_str()));
+    assert_eq!(talk.one(boss)["result"], info(8));
+    assert_eq!((stored(&talk), talk.short(dev)), (1, nothing()));
 }

@@ -22,6 +22,7 @@ mod identity;
 mod loss;
 mod malformed;
 mod memory;
+mod names;
 mod order;
 mod register;
 mod rest;

@@ -392,11 +392,29 @@ fn whoever_is_refused_too_often_has_to_wait() {
 }
 
 #[test]
-fn a_deadline_missed_counts_as_refused() {
-    let mut talk = Talk::limited(AipLimits { refusals_per_minute: 2, ..AipLimits::default() });
-    for _ in 0..2 {
+fn aip_095_only_what_is_malformed_or_not_permitted_counts_as_refused() {
+    let limits = || AipLimits { refusals_per_minute: 2, ..AipLimits::default() };
+    let mut talk = Talk::limited(limits());
+    talk.device("dev");
+    for _ in 0..20 {
+        let peer = talk.enter("ann");
+        talk.say(peer, &register("dev", json!({})));
+        assert_eq!(talk.short(peer).len(), 2, "a name that is online");
+        let peer = talk.enter("ann");
+        talk.say(peer, &register_boss("boss", Some("away")));
+        assert_eq!(talk.short(peer).len(), 2, "a device that is not");
         talk.enter("ann");
     }
+    // Also those who said nothing.
     talk.world.advance(10_000);
-    assert!(talk.world.knock(&talk.aip, &socket("ann")).is_err());
+    talk.device("another");
+    for first in [register("", json!({})), beat(), register("not-a-cat", json!({}))] {
+        let mut talk = Talk::limited(limits());
+        for _ in 0..2 {
+            let peer = talk.enter("cat");
+            talk.say(peer, &first);
+            assert_eq!(talk.short(peer).len(), 2, "{first}");
+        }
+        assert!(talk.world.knock(&talk.aip, &socket("cat")).is_err(), "{first}");
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_aip::ledger::Bookkeeper;
 use switchboard_aip::{Aip, AipLimits, Service};
 use switchboard_core::model::FailureKind;
-use switchboard_core::{Frame, OpeningRequest, Principal, Scopes, SessionId};
+use switchboard_core::{Actor, Frame, Op, OpeningRequest, Principal, Scopes, SessionId};
 use switchboard_testkit::{BatchCommand, Order, PeerId, Received, Script, Settings, Step, World};
 
 /// A world with a server of this protocol in it.
@@ -206,6 +206,16 @@ impl Talk {
                 let reply = self.aip.refuse(&refusal, "req-1");
                 (reply.status, serde_json::from_str(&reply.body).unwrap())
             }
+        }
+    }
+
+    /// An administrator releases the name of a device.
+    pub(crate) fn release(&mut self, device: &str) {
+        for owner in ["ann", "bob", "cat"] {
+            let home = SessionId::named(&Principal::new(owner), &format!("\0aip\0{device}"));
+            let release = Op::ReleaseDevice { device: device.into(), by: "root".into() };
+            // Whoever never had it has nothing to release.
+            let _ = self.world.ask(&home, Actor::server(), release);
         }
     }
 

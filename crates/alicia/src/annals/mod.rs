@@ -227,6 +227,7 @@ impl Annals {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::ToolsChanged { .. }
             | Event::ChronicleBegun { .. }
             | Event::TurnQueued { .. }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use switchboard_client::admin::{AdminError, Device, DevicesQuery};
 use switchboard_client::aip::{Cause, ConnectError, Constellation, ConstellationConfig, LinkCause};
 use switchboard_core::Callsign;
 
 use crate::clock;
-use crate::console::{Console, Palette, harmless};
+use crate::console::{Console, Palette, harmless, one_line};
 use crate::device::facts::hostname;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -35,6 +35,15 @@ pub(crate) enum Command {
     /// Ask a device what it is like now
     #[command(after_help = "Example:\n  switchboard devices info lab-1 --json")]
     Info(ShowArgs),
+    /// Free the name of a device for others; needs the scope admin
+    #[command(after_help = "\
+Example:
+  switchboard devices release lab-1
+
+A credential that names no devices in its scopes can only register names that nobody else has had.
+After this, whoever registers the name next has it. Names that the device: scopes of keys cover stay
+reserved for the principals of these keys; to free those, change the keys.")]
+    Release(ShowArgs),
     /// Have a device do something, and watch
     #[command(after_help = "\
 Examples:
@@ -74,7 +83,7 @@ pub(crate) struct ListArgs {
     remote: RemoteArgs,
 }
 
-/// Arguments of `devices show` and `devices info`.
+/// Arguments of `devices show`, `devices info` and `devices release`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// What the device is called
@@ -97,6 +106,7 @@ pub(crate) async fn run(
         Command::List(args) => list(&args, environment, console).await,
         Command::Show(args) => show(&args, environment, console).await,
         Command::Info(args) => info(&args, environment, console).await,
+        Command::Release(args) => release(&args, environment, console).await,
         Command::Run(args) => run::run(args, environment, console).await,
     }
 }
@@ -137,17 +147,17 @@ async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> 
             Some(left) => ("offline", left),
             None => (if device.online { "online" } else { "offline" }, device.row.joined_at),
         };
-        let mut name = harmless(device.row.device.as_str());
+        let mut name = cell(device.row.device.as_str());
         if owners.len() > 1 {
-            name += &format!(" ({})", harmless(device.row.principal.as_str()));
+            name += &format!(" ({})", cell(device.row.principal.as_str()));
         }
         table.row([
             name,
-            harmless(&device.row.platform),
+            cell(&device.row.platform),
             state.to_owned(),
             clock::ago(since, now),
-            harmless(&device.capabilities.join(" ")),
-            harmless(&device.tags.join(" ")),
+            cell(&device.capabilities.join(" ")),
+            cell(&device.tags.join(" ")),
         ]);
     }
     console.print(&table.text(console.palette()))?;
@@ -155,6 +165,26 @@ async fn list(args: &ListArgs, environment: &Environment, console: &Console) -> 
         console.note(&format!("there are more; --limit {} shows twice as many", args.limit * 2));
     }
     Ok(())
+}
+
+/// Words of a device in a table. They stay in their row, whatever they hold.
+fn cell(words: &str) -> String {
+    one_line(words, 100)
+}
+
+async fn release(args: &ShowArgs, environment: &Environment, console: &Console) -> Result<(), Failure> {
+    let remote = args.remote.remote(environment)?;
+    let device = Callsign::from(args.device.as_str());
+    let released = remote.admin()?.release(&device).await.map_err(|error| remote.refused(&error))?;
+    if args.json {
+        return console.line(&to_json(&json!({ "device": device, "released": released }))?);
+    }
+    let name = cell(&args.device);
+    let owners: Vec<String> = released.iter().map(|owner| cell(owner.as_str())).collect();
+    console.line(&match owners.as_slice() {
+        [] => format!("{name} was free already"),
+        owners => format!("{name} is free; it was the name of a device of {}", owners.join(", ")),
+    })
 }
 
 async fn show(args: &ShowArgs, environment: &Environment, console: &Console) -> Result<(), Failure> {
@@ -171,7 +201,7 @@ async fn show(args: &ShowArgs, environment: &Environment, console: &Console) -> 
     let Palette { bold, green, dim, reset, .. } = console.palette();
     let now = clock::now();
     let row = &device.row;
-    let name = harmless(row.device.as_str());
+    let name = cell(row.device.as_str());
     let state = if device.online { format!("{green}online{reset}") } else { format!("{dim}offline{reset}") };
     let mut lines = vec![
         ("owner".to_owned(), row.principal.to_string()),
@@ -290,8 +320,6 @@ fn columns(lines: &[(String, String)], palette: Palette) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -304,6 +332,16 @@ mod tests {
         let expected = "  device_id           lab-1\n  cpu_count           2\n  supported_features  cli, gui\n  \
                         disk.free_gb        1.5\n  display             –\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn words_of_a_device_cannot_look_like_a_row() {
+        for end in ["\n", "\r\n", "\u{85}", "\u{2028}", "\u{2029}", "\x0b", "\x0c", "\x1b[1B", "\r"] {
+            let said = cell(&format!("linux{end}lab-2  linux  online"));
+            assert!(!said.contains(char::is_control) && said.lines().count() == 1, "{said:?}");
+            assert!(!said.contains(['\u{2028}', '\u{2029}']), "{said:?}");
+        }
+        assert_eq!(cell(&"x".repeat(500)).chars().count(), 100);
     }
 
     #[test]

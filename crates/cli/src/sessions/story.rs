@@ -61,6 +61,7 @@ pub(super) fn event(committed: &Committed) -> Passage {
         Event::DeviceJoined { device, .. } => format!("device {} connected", device.callsign),
         Event::DeviceReported { device, .. } => format!("device {device} had news of itself"),
         Event::DeviceLeft { device } => format!("device {device} left"),
+        Event::DeviceReleased { device, by } => format!("the name {device} was released by {by}"),
         Event::ToolsChanged { added, removed, .. } => {
             let added = added.iter().map(|tool| format!("+{}", tool.name));
             let names: Vec<String> = added.chain(removed.iter().map(|name| format!("-{name}"))).collect();

@@ -109,6 +109,13 @@ pub enum Event {
         /// The device.
         device: Callsign,
     },
+    /// The name of a device of this session is free for others, until the device enrols again.
+    DeviceReleased {
+        /// The device.
+        device: Callsign,
+        /// The administrator who released it.
+        by: PrincipalId,
+    },
     /// The tools of the session changed.
     ToolsChanged {
         /// Grows by one with each change.
@@ -302,6 +309,7 @@ impl Event {
             | Self::DeviceJoined { .. }
             | Self::DeviceReported { .. }
             | Self::DeviceLeft { .. }
+            | Self::DeviceReleased { .. }
             | Self::MessageEdited { .. }
             | Self::TipMoved { .. }
             | Self::SessionRenamed { .. }
@@ -331,6 +339,7 @@ impl Event {
             | Self::DeviceJoined { .. }
             | Self::DeviceReported { .. }
             | Self::DeviceLeft { .. }
+            | Self::DeviceReleased { .. }
             | Self::ToolsChanged { .. }
             | Self::MessageAdded { .. }
             | Self::MessageEdited { .. }
@@ -376,6 +385,7 @@ impl Event {
             | Self::DeviceJoined { .. }
             | Self::DeviceReported { .. }
             | Self::DeviceLeft { .. }
+            | Self::DeviceReleased { .. }
             | Self::ToolsChanged { .. }
             | Self::MessageAdded { .. }
             | Self::MessageEdited { .. }
@@ -408,6 +418,7 @@ impl Event {
             Self::DeviceJoined { .. } => "device_joined",
             Self::DeviceReported { .. } => "device_reported",
             Self::DeviceLeft { .. } => "device_left",
+            Self::DeviceReleased { .. } => "device_released",
             Self::ToolsChanged { .. } => "tools_changed",
             Self::MessageAdded { .. } => "message_added",
             Self::MessageEdited { .. } => "message_edited",

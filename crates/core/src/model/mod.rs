@@ -19,7 +19,7 @@ mod turn;
 
 pub use attachment::{AttachmentSecret, SecretHash};
 pub use call::{Batch, Call, CallEnd, CallError, CallKind, Executor};
-pub use device::Device;
+pub use device::{Device, DeviceLoss};
 pub use event::{Committed, Event, ForExecutor};
 pub use message::{Author, Import, Message, Names, Parent, Part, Place, Told, Voice};
 pub use op::{Actor, ActorKind, CallRequest, NewTurn, Op, ToolChange};

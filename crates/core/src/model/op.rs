@@ -8,8 +8,8 @@ use crate::id::{
     AgentId, AttachmentId, CallId, Callsign, MessageId, PrincipalId, SessionId, ToolName, TurnId, WorkerId,
 };
 use crate::model::{
-    Batch, CallEnd, CallKind, Device, Event, Executor, Import, Origin, Output, Part, Place, RequestKey,
-    SecretHash, Setting, Standing, Told, Tool, TurnEnd, TurnRequest,
+    Batch, CallEnd, CallKind, Device, DeviceLoss, Event, Executor, Import, Origin, Output, Part, Place,
+    RequestKey, SecretHash, Setting, Standing, Told, Tool, TurnEnd, TurnRequest,
 };
 use crate::principal::Role;
 use crate::time::Timestamp;
@@ -243,6 +243,15 @@ pub enum Op {
     LoseDevice {
         /// The device.
         device: Callsign,
+        /// Why its connection is gone.
+        why: DeviceLoss,
+    },
+    /// Server: an administrator has released the name of a device of this session.
+    ReleaseDevice {
+        /// The device.
+        device: Callsign,
+        /// Who.
+        by: PrincipalId,
     },
     /// Server: the process has restarted, so no transport of before is alive.
     Recover,

@@ -65,6 +65,7 @@ impl Session {
                     joined_at: at,
                     reported_at: at,
                     left_at: None,
+                    released_at: None,
                 };
                 self.devices.insert(device.callsign.clone(), Box::new(state));
             }
@@ -77,6 +78,11 @@ impl Session {
             Event::DeviceLeft { device } => {
                 if let Some(state) = self.devices.get_mut(device) {
                     state.left_at = Some(at);
+                }
+            }
+            Event::DeviceReleased { device, by: _ } => {
+                if let Some(state) = self.devices.get_mut(device) {
+                    state.released_at = Some(at);
                 }
             }
             Event::ToolsChanged { revision, added, removed, turn: _ } => {

@@ -113,7 +113,8 @@ impl Session {
             Op::Request { turn, fence, calls } => self.decide_request(actor, turn, *fence, calls),
             Op::Finish { turn, fence, end } => self.decide_finish(actor, turn, *fence, end, now),
             Op::Lose { turn, continues } => self.decide_lose(turn, *continues, now),
-            Op::LoseDevice { device } => Ok(self.decision(self.decide_lose_device(device, now))),
+            Op::LoseDevice { device, why } => Ok(self.decision(self.decide_lose_device(device, *why, now))),
+            Op::ReleaseDevice { device, by } => Ok(self.decision(self.decide_release(device, by))),
             Op::Recover => Ok(self.decision(self.decide_recover(now))),
             Op::Wake => Ok(self.decision(self.decide_wake(now))),
         }
@@ -138,7 +139,10 @@ impl Session {
         };
         let worker_op =
             matches!(op, Op::Claim { .. } | Op::Emit { .. } | Op::Request { .. } | Op::Finish { .. });
-        let server_op = matches!(op, Op::Lose { .. } | Op::LoseDevice { .. } | Op::Recover | Op::Wake);
+        let server_op = matches!(
+            op,
+            Op::Lose { .. } | Op::LoseDevice { .. } | Op::ReleaseDevice { .. } | Op::Recover | Op::Wake
+        );
         match &actor.kind {
             ActorKind::Server => Ok(Role::Owner),
             ActorKind::Worker(_) if server_op => Err(Reject::Forbidden),

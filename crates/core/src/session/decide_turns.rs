@@ -27,6 +27,9 @@ impl Session {
         if !role.may_submit() {
             return Err(Reject::Forbidden);
         }
+        if self.keeps_profiles() {
+            return Err(Reject::NotFound);
+        }
         if !self.standing.is_active() {
             return Err(Reject::Inactive);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::id::{Callsign, TurnId};
-use crate::model::{Actor, Device, Event, Executor, FailureKind, TurnEnd};
+use crate::id::{Callsign, PrincipalId, TurnId};
+use crate::model::{Actor, Device, DeviceLoss, Event, Executor, FailureKind, TurnEnd};
 use crate::principal::Role;
 use crate::reject::Reject;
 use crate::session::{Decision, Session, TurnStatus};
@@ -22,6 +22,12 @@ impl Session {
         Ok(self.decision(vec![event]))
     }
 
+    /// Whether this is the session in which devices keep their profiles, and so none for turns, whatever protocol
+    /// asks.
+    pub(super) fn keeps_profiles(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
     pub(super) fn decide_report(&self, actor: &Actor, facts: &Value) -> Result<Decision, Reject> {
         let device = actor.callsign.as_ref().and_then(|callsign| self.devices.get(callsign));
         let Some(state) = device.filter(|state| state.left_at.is_none()) else {
@@ -36,11 +42,16 @@ impl Session {
 
     /// The turns that a lost device was to work for fail, and so do calls that other turns made to
     /// it: a command is never repeated, since nobody knows how far it got.
-    pub(super) fn decide_lose_device(&self, device: &Callsign, now: Timestamp) -> Vec<Event> {
+    pub(super) fn decide_lose_device(
+        &self,
+        device: &Callsign,
+        why: DeviceLoss,
+        now: Timestamp,
+    ) -> Vec<Event> {
         let (mut events, mut gone): (Vec<Event>, Vec<TurnId>) = (Vec::new(), Vec::new());
         for turn in self.turns.values() {
             if turn.device.as_ref() == Some(device) && turn.status() != TurnStatus::Stopping {
-                let end = TurnEnd::failed(FailureKind::Unreachable, DEVICE_LOST);
+                let end = TurnEnd::failed(FailureKind::Unreachable, why.words());
                 Self::end_turn(turn, end, now, &mut events);
                 gone.push(turn.turn.clone());
             }
@@ -54,6 +65,16 @@ impl Session {
         events
     }
 
+    /// The name of a device is free for others from now on, if it is not already.
+    pub(super) fn decide_release(&self, device: &Callsign, by: &PrincipalId) -> Vec<Event> {
+        match self.devices.get(device) {
+            Some(state) if state.released_at.is_none() => {
+                vec![Event::DeviceReleased { device: device.clone(), by: by.clone() }]
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
     /// The devices of which something is asked, or that offer a tool.
     pub(super) fn devices_in_use(&self) -> BTreeSet<Callsign> {
         let device = |executor: &Executor| match executor {
@@ -65,6 +86,3 @@ impl Session {
         calls.filter_map(|call| device(&call.executor)).chain(tools).collect()
     }
 }
-
-/// The words of the protocol that devices speak.
-const DEVICE_LOST: &str = "Task was cancelled because target device disconnected";

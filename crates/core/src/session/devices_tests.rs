@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::testing::*;
-use crate::model::{Actor, Batch, CallEnd, CallRequest, Event, Executor, NewTurn, Op, TurnOutcome};
+use crate::model::{
+    Actor, Batch, CallEnd, CallRequest, DeviceLoss, Event, Executor, NewTurn, Op, TurnOutcome,
+};
 use crate::projection::{Row, rows};
 use crate::reject::Reject;
 use crate::session::TurnStatus;
@@ -17,7 +19,7 @@ fn other_device() -> Actor {
 }
 
 fn lose_device() -> Op {
-    Op::LoseDevice { device: "dev".into() }
+    Op::LoseDevice { device: "dev".into(), why: DeviceLoss::Disconnected }
 }
 
 /// A running turn `t1` for the device, which was asked for the call `c`.
@@ -62,6 +64,24 @@ fn a_turn_dies_with_its_device() {
     assert!(matches!(&end_of(&events).outcome, TurnOutcome::Failed(failure)
         if failure.message == "Task was cancelled because target device disconnected"));
     assert!(world.events(&Actor::server(), lose_device()).is_empty());
+}
+
+#[test]
+fn aip_099_a_turn_whose_device_goes_because_the_server_stops_says_so() {
+    let mut world = at_work();
+    let lose = Op::LoseDevice { device: "dev".into(), why: DeviceLoss::ServerStops };
+    let events = world.events(&Actor::server(), lose);
+    assert!(matches!(&end_of(&events).outcome, TurnOutcome::Failed(failure)
+        if failure.message == "the server is shutting down"));
+}
+
+#[test]
+fn aip_097_the_session_that_keeps_profiles_is_not_for_turns() {
+    let mut world = World::opened();
+    world.events(&owner().enrolled(Some("dev".into())), Op::Join(Box::new(profile("dev"))));
+    assert_eq!(world.refusal(&owner(), start(chat("t1"))), Reject::NotFound, "as if there were none");
+    world.events(&Actor::server(), lose_device());
+    assert_eq!(world.refusal(&owner(), start(chat("t1"))), Reject::NotFound, "also when the device has left");
 }
 
 #[test]

@@ -506,6 +506,9 @@ pub struct DeviceState {
     pub reported_at: Timestamp,
     /// When its connection was gone; none while it has one.
     pub left_at: Option<Timestamp>,
+    /// When its name became free for others; none while it is not.
+    #[serde(default)]
+    pub released_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

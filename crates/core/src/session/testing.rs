@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, WorkerId};
 use crate::limits::SessionLimits;
 use crate::model::{
-    Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Device, Event, Executor, FailureKind,
-    NewTurn, Op, Origin, Output, Part, Place, RequestKey, SecretHash, Tool, ToolAnnotations, ToolChange,
-    TurnEnd, TurnRequest,
+    Actor, AttachmentSecret, CallEnd, CallKind, CallRequest, Committed, Device, DeviceLoss, Event, Executor,
+    FailureKind, NewTurn, Op, Origin, Output, Part, Place, RequestKey, SecretHash, Tool, ToolAnnotations,
+    ToolChange, TurnEnd, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -375,7 +375,8 @@ pub(super) fn every_op() -> Vec<Op> {
         request("t1", question("c")),
         finish("t1", 1),
         lose("t1"),
-        Op::LoseDevice { device: "dev".into() },
+        Op::LoseDevice { device: "dev".into(), why: DeviceLoss::Disconnected },
+        Op::ReleaseDevice { device: "dev".into(), by: "root".into() },
         Op::Recover,
         Op::Wake,
     ]

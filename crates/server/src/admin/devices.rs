@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use switchboard_core::{Callsign, DeviceRow, Principal, PrincipalId, Scope};
+use switchboard_core::{Actor, Callsign, DeviceRow, Op, Principal, PrincipalId, Scope};
 use switchboard_store::DeviceFilter;
 
 use super::AdminState;
@@ -66,6 +66,32 @@ pub(super) async fn one(
     rows.retain(|row| principal.as_ref().is_none_or(|principal| row.principal == *principal));
     let row = rows.into_iter().max_by_key(|row| (row.left_at.is_none(), row.joined_at));
     Ok(Json(DeviceInfo::new(row.ok_or_else(ApiError::no_device)?)).into_response())
+}
+
+/// Frees a name: whoever enrols under it next has it. Names that the device scopes of keys cover stay reserved for the
+/// principals of these keys.
+pub(super) async fn release(
+    State(state): State<AdminState>,
+    Extension(asker): Extension<Principal>,
+    path: Result<Path<Callsign>, PathRejection>,
+) -> Result<Response, ApiError> {
+    if !asker.scopes.allows(Scope::Admin) {
+        return Err(ApiError::admin_only());
+    }
+    let Path(device) = path.map_err(|_| ApiError::no_device())?;
+    let mut released = Vec::new();
+    for row in state.log.device(&device).await? {
+        if row.is_released() {
+            continue;
+        }
+        let op = Op::ReleaseDevice { device: device.clone(), by: asker.id.clone() };
+        state.sessions.ask(&row.session, Actor::server(), op).await.map_err(|_| ApiError::busy())?;
+        released.push(row.principal);
+    }
+    if !released.is_empty() {
+        tracing::info!(by = %asker.id, %device, "the name of a device was released");
+    }
+    Ok(Json(json!({"device": device, "released": released})).into_response())
 }
 
 /// Whose devices the asker is shown; none for everybody's.

@@ -56,6 +56,10 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "unknown_device", "no such device: list yours at /admin/v1/devices")
     }
 
+    pub(super) fn busy() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "nothing can be stored now: try again")
+    }
+
     pub(super) fn no_message() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -69,7 +73,11 @@ impl ApiError {
     }
 
     pub(super) fn read_only() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "read_only", "this API only reads: use GET")
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "read_only", "this path only reads: use GET")
+    }
+
+    pub(super) fn post_only() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, POST_ONLY, "this path changes something: use POST")
     }
 
     pub(super) fn history_replaced() -> Self {
@@ -96,8 +104,11 @@ impl IntoResponse for ApiError {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            let allowed = if self.code == POST_ONLY { "POST" } else { "GET, HEAD" };
+            headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
         }
         response
     }
 }
+
+const POST_ONLY: &str = "post_only";

@@ -1,10 +1,10 @@
-//! Health, metrics and the read-only admin API.
+//! Health, metrics and the admin API, which reads, and frees names of devices.
 //!
 //! | Path | Needs |
 //! |---|---|
 //! | `/healthz`, `/readyz` | nothing |
 //! | `/metrics` | the scope `admin`, unless `telemetry.metrics_public` |
-//! | `/admin/v1/connections` | the scope `admin` |
+//! | `/admin/v1/connections`, `POST /admin/v1/devices/{device}/release` | the scope `admin` |
 //! | `/admin/v1/sessions…`, `/admin/v1/devices…`, `/admin/v1/agents`, `/admin/v1/openapi.json` | any credential |
 //!
 //! A principal without the scope `admin` sees its own sessions and devices only; those of others
@@ -20,7 +20,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
@@ -32,6 +32,7 @@ use crate::auth::{AuthError, Authenticator, bearer};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::origin::OriginPolicy;
+use crate::sessions::Sessions;
 use crate::telemetry::{self, names};
 
 mod agents;
@@ -60,6 +61,10 @@ pub fn router(state: AdminState) -> Router {
             .route("/connections", get(connections))
             .route("/devices", get(devices::list))
             .route("/devices/{device}", get(devices::one))
+            .route(
+                "/devices/{device}/release",
+                post(devices::release).fallback(async || ApiError::post_only()),
+            )
             .route("/sessions", get(sessions::list))
             .route("/sessions/{session}", get(sessions::one))
             .route("/sessions/{session}/events", get(sessions::events))
@@ -77,6 +82,7 @@ pub fn router(state: AdminState) -> Router {
 #[derive(Clone, Debug)]
 pub struct AdminState {
     log: Arc<dyn Log>,
+    sessions: Arc<Sessions>,
     authenticator: Arc<Authenticator>,
     connections: Arc<dyn Connections>,
     agents: Agents,
@@ -93,11 +99,10 @@ impl AdminState {
     /// As configured. Metrics are collected from now on, if they are switched on.
     pub(crate) fn new(
         config: &Config,
-        log: Arc<dyn Log>,
+        sessions: Arc<Sessions>,
         authenticator: Arc<Authenticator>,
         connections: Arc<dyn Connections>,
         agents: Agents,
-        clock: Clock,
     ) -> Self {
         let metrics = if config.telemetry.metrics {
             telemetry::metrics()
@@ -107,12 +112,13 @@ impl AdminState {
             None
         };
         Self {
-            log,
+            log: sessions.environment.log.clone(),
+            clock: sessions.environment.clock,
+            sessions,
             authenticator,
             connections,
             agents,
             origins: Arc::new(OriginPolicy::new(config)),
-            clock,
             readiness: Readiness::default(),
             metrics,
             metrics_public: config.telemetry.metrics_public,

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use switchboard_core::{Principal, Scopes, hex};
+use switchboard_core::{Principal, Reservation, Scopes, hex};
 
 use super::{AuthSetupError, Credential, Identity};
 use crate::config::Config;
@@ -37,6 +37,16 @@ impl ApiKeys {
             keys.push((hash, Identity { principal, credential: Credential::ApiKey(key.id.clone()) }));
         }
         Ok(Self { keys })
+    }
+
+    /// The names of devices that the keys are for.
+    pub(super) fn reservations(&self) -> Vec<Reservation> {
+        let reserved = |(_, identity): &([u8; 32], Identity)| {
+            let Principal { id, scopes, .. } = &identity.principal;
+            let names: Vec<String> = scopes.device_names().map(str::to_owned).collect();
+            (!names.is_empty()).then(|| Reservation { names, principal: id.clone() })
+        };
+        self.keys.iter().filter_map(reserved).collect()
     }
 
     /// Looks at every key, whichever fits, so that time tells nothing.

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use switchboard_core::{Principal, Scopes, Timestamp};
+use switchboard_core::{Principal, Reservation, Scopes, Timestamp};
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -89,6 +89,11 @@ impl Authenticator {
     /// Whether somebody no longer counts who was known by other means than a credential of ours.
     pub fn is_revoked(&self, identity: &Identity) -> bool {
         self.revocations.borrow().covers(identity)
+    }
+
+    /// The names of devices that are reserved for the principals of keys.
+    pub fn reservations(&self) -> Vec<Reservation> {
+        self.keys.read().api_keys.reservations()
     }
 
     /// Whether everybody is let in as the development principal.

@@ -483,6 +483,16 @@ const AIP_KEYS: &[(&str, Kind, &str)] = &[
         Kind::Integer,
         "For how long a device may take to tell fresh facts about itself, in milliseconds.",
     ),
+    (
+        "facts_bytes",
+        Kind::Integer,
+        "The largest facts that a registered device may tell about itself, in bytes; larger ones are not taken.",
+    ),
+    (
+        "facts_per_minute",
+        Kind::Integer,
+        "How often a minute news of one device are stored; of more, only the latest.",
+    ),
     ("tasks_per_device", Kind::Integer, "Tasks that may run or wait on one device."),
     ("tasks_per_constellation", Kind::Integer, "Tasks that one constellation may have going on."),
     ("task_s", Kind::Integer, "How long a task may take, in seconds."),

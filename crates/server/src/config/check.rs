@@ -354,6 +354,8 @@ impl Config {
             ("silence_s", aip.silence_s, 2..=3_600),
             ("takeover_ms", aip.takeover_ms, 100..=600_000),
             ("facts_ms", aip.facts_ms, 1..=60_000),
+            ("facts_bytes", aip.facts_bytes, 1 << 10..=100 << 20),
+            ("facts_per_minute", aip.facts_per_minute, 1..=100_000),
             ("tasks_per_device", aip.tasks_per_device, 1..=100_000),
             ("tasks_per_constellation", aip.tasks_per_constellation, 1..=100_000),
             ("task_s", aip.task_s, 1..=7 * 86_400),

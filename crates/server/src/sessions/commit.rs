@@ -318,7 +318,9 @@ impl SessionActor {
     fn invite(&self, committed: &Committed) -> bool {
         let Some(device) = committed.event.device() else { return false };
         let (session, asked) = (self.session.id(), committed.position);
-        let invitation = self.sessions.environment.roll.lock().invite(device, session, asked);
+        let mut roll = self.sessions.environment.roll.lock();
+        let (invitation, why) = (roll.invite(device, session, asked), roll.loss());
+        drop(roll);
         match invitation {
             Invitation::Known => false,
             Invitation::Deliver(Place(port)) => {
@@ -328,7 +330,7 @@ impl SessionActor {
             }
             // It left a moment ago, and cannot hear what is asked.
             Invitation::Offline => {
-                self.sessions.insist(session, own(Op::LoseDevice { device: device.clone() }));
+                self.sessions.insist(session, own(Op::LoseDevice { device: device.clone(), why }));
                 false
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use switchboard_agents::Agent;
 use switchboard_core::{AgentId, Chronicler, KeyIndex, SessionLimits};
-use switchboard_store::{SqliteLog, SqliteOptions};
+use switchboard_store::{Log, SqliteLog, SqliteOptions};
 
 use super::{ActorBounds, Chroniclers, Environment, Sessions};
 use crate::clock::Clock;
@@ -29,6 +29,16 @@ pub(crate) fn sessions_in(
 ) -> (Arc<Sessions>, Arc<SqliteLog>) {
     let path = folder.join("log.db");
     let log = Arc::new(SqliteLog::open_with(path, SqliteOptions::default(), chroniclers.clone()).unwrap());
+    (sessions_on(log.clone(), config, chroniclers, agents), log)
+}
+
+/// Sessions on a log, that save their state every few events.
+pub(crate) fn sessions_on(
+    log: Arc<dyn Log>,
+    config: &Config,
+    chroniclers: Vec<Arc<dyn Chronicler>>,
+    agents: BTreeMap<AgentId, Arc<dyn Agent>>,
+) -> Arc<Sessions> {
     let chroniclers = Chroniclers::new(chroniclers);
     let memory = Arc::new(Memory::new(config).unwrap());
     let directory = Directory {
@@ -40,7 +50,7 @@ pub(crate) fn sessions_in(
     };
     let host = Host::new(directory, "node".into(), &LimitsConfig::default(), Workspaces::Any);
     let sessions = Arc::new(Sessions::new(Environment {
-        log: log.clone(),
+        log,
         chroniclers,
         host: Arc::new(host),
         memory: memory.clone(),
@@ -58,5 +68,5 @@ pub(crate) fn sessions_in(
         },
     }));
     memory.note_in(&sessions);
-    (sessions, log)
+    sessions
 }

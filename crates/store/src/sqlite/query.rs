@@ -335,6 +335,7 @@ fn device_row(row: &Row<'_>) -> Result<Option<DeviceRow>, rusqlite::Error> {
         joined_at: time(row, 7)?,
         reported_at: time(row, 8)?,
         left_at: optional_unsigned(row, 9)?.map(Timestamp::from_micros),
+        released_at: optional_unsigned(row, 10)?.map(Timestamp::from_micros),
     }))
 }
 
@@ -396,8 +397,7 @@ fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, rusqlite::Error> {
 const SESSION_COLUMNS: &str = "session, owner, agent, name, epoch,
     (SELECT max(last_seq) FROM log WHERE log.stream = sessions.stream), opened_at, updated_at, turns, live";
 const REQUEST_COLUMNS: &str = "principal, key, digest, session, turn, epoch, accepted, at";
-const DEVICE_COLUMNS: &str =
-    "device, principal, session, protocol, platform, facts, profile, joined_at, reported_at, left_at";
+const DEVICE_COLUMNS: &str = "device, principal, session, protocol, platform, facts, profile, joined_at, reported_at, left_at, released_at";
 
 /// Messages that one walk returns at most.
 const HISTORY_LIMIT: usize = 65_536;

@@ -265,6 +265,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_devices.sql"),
     include_str!("../../migrations/0003_heads.sql"),
+    include_str!("../../migrations/0004_released.sql"),
 ];
 /// What every log has, whatever chronicles it keeps besides.
 pub(super) const TABLES: &[&str] =

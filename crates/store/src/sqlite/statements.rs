@@ -218,12 +218,13 @@ fn put_device(connection: &Connection, device: &PreparedDevice) -> Result<(), St
         .prepare_cached(
             "INSERT INTO devices
                 (device, principal, session, protocol, platform, facts, profile, joined_at, reported_at,
-                 left_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                 left_at, released_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
              ON CONFLICT (device, principal) DO UPDATE SET
                 session = excluded.session, protocol = excluded.protocol, platform = excluded.platform,
                 facts = excluded.facts, profile = excluded.profile, joined_at = excluded.joined_at,
-                reported_at = excluded.reported_at, left_at = excluded.left_at
+                reported_at = excluded.reported_at, left_at = excluded.left_at,
+                released_at = excluded.released_at
              WHERE (excluded.joined_at, excluded.session) >= (devices.joined_at, devices.session)",
         )?
         .execute(params![
@@ -237,6 +238,7 @@ fn put_device(connection: &Connection, device: &PreparedDevice) -> Result<(), St
             time(row.joined_at),
             time(row.reported_at),
             row.left_at.map(time),
+            row.released_at.map(time),
         ])?;
     Ok(())
 }

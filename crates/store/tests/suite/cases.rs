@@ -403,6 +403,7 @@ async fn devices_are_rows(log: &dyn Log) {
         joined_at: Timestamp::from_micros(scribe.clock - 1),
         reported_at: Timestamp::from_micros(scribe.clock - 1),
         left_at: None,
+        released_at: None,
     };
     assert_eq!(joined, expected);
     assert!(log.session(scribe.id()).await.unwrap().unwrap().live, "it is looked after on start");
@@ -420,9 +421,15 @@ async fn devices_are_rows(log: &dyn Log) {
     log.append(scribe.start("t", "hello", None)).await.unwrap();
     assert!(log.append(rival.join("lab-7", json!(null))).await.is_err());
     assert_eq!(only(log, &lab).await.left_at, left_at);
+    log.append(scribe.release("lab-7")).await.unwrap();
+    let released = only(log, &lab).await;
+    assert_eq!(
+        (released.left_at, released.released_at),
+        (left_at, Some(Timestamp::from_micros(scribe.clock - 1)))
+    );
     log.append(scribe.join("lab-7", json!(null))).await.unwrap();
     let again = only(log, &lab).await;
-    assert_eq!((again.left_at, again.facts), (None, json!(null)));
+    assert_eq!((again.left_at, again.released_at, again.facts), (None, None, json!(null)));
     assert!(again.joined_at > joined.joined_at);
 }
 

@@ -164,6 +164,11 @@ impl Scribe {
         self.write(vec![Event::DeviceLeft { device: Callsign::from(device) }])
     }
 
+    /// The name of a device is free for others.
+    pub(crate) fn release(&mut self, device: &str) -> Append {
+        self.write(vec![Event::DeviceReleased { device: Callsign::from(device), by: "root".into() }])
+    }
+
     /// A message is put into the tree, as somebody else has written it.
     pub(crate) fn tell(&mut self, name: &str, parent: Option<&str>, said: &str) -> Append {
         let message = Message {

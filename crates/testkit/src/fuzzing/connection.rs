@@ -11,9 +11,10 @@ use switchboard_asp::{Asp, Flags, Opcode};
 use switchboard_core::model::{Batch, CallKind, CallRequest, Executor, TurnEnd};
 use switchboard_core::{
     Actor, CallId, Callsign, Chronicler, CloseReason, Committed, Connection, Enrolment, Errand, Event, Frame,
-    Input, Invitation, Lookup, MessageId, Op, OpeningRequest, Output, Pii, Position, Principal, Protocol,
-    RefusedEnrolment, Reject, Reply, RequestId, Role, Roll, Row, Seed, Session, SessionId, SessionLimits,
-    SessionView, Signal, Timestamp, TurnId, TurnRow, TurnState, TurnStatus, Upgrade, Violation, Within,
+    Granted, Input, Invitation, Lookup, MessageId, Op, OpeningRequest, Output, Pii, Position, Principal,
+    Protocol, RefusedEnrolment, Reject, Reply, RequestId, Role, Roll, Row, Seed, Session, SessionId,
+    SessionLimits, SessionView, Signal, Timestamp, TurnId, TurnRow, TurnState, TurnStatus, Upgrade,
+    Violation, Within,
 };
 
 use super::Choices;
@@ -140,6 +141,7 @@ impl Bench {
         for (name, owner) in [("taken", "ann"), ("foreign", "bob")] {
             let enrolment = Enrolment { callsign: name.into(), role: Role::Device, target: None };
             let _ = roll.enrol(enrolment, &Principal::new(owner), Place::Elsewhere, now);
+            roll.confirm(&name.into(), &Place::Elsewhere);
         }
         Self {
             connection: Box::new(Nobody),
@@ -403,14 +405,16 @@ impl Bench {
         let Op::StartTurn(turn) = op else { return None };
         let device = turn.device.as_ref()?;
         let own = self.callsign.as_ref() == Some(device);
-        (!own && !self.roll.reaches(&self.principal, device)).then(|| device.clone())
+        (!own && !self.roll.reaches(&self.principal, self.callsign.as_ref(), device)).then(|| device.clone())
     }
 
     fn enrol(&mut self, request: RequestId, enrolment: Enrolment) {
         assert!(self.callsign.is_none(), "a connection enrols once");
         let callsign = enrolment.callsign.clone();
         let answer = match self.roll.enrol(enrolment, &self.principal, Place::Here, self.now) {
-            Ok(()) => {
+            // The name has no history here.
+            Ok(Granted::Now | Granted::IfUnclaimed) => {
+                self.roll.confirm(&callsign, &Place::Here);
                 self.callsign = Some(callsign);
                 Ok(Reply::Enrolled)
             }

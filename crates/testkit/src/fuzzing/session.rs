@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_core::model::{
-    AttachmentSecret, Batch, Budget, CallEnd, CallError, CallKind, CallRequest, Device, Executor,
+    AttachmentSecret, Batch, Budget, CallEnd, CallError, CallKind, CallRequest, Device, DeviceLoss, Executor,
     FailureKind, NewTurn, Origin, Output, Part, Place, RequestKey, Told, Tool, ToolAnnotations, ToolChange,
     TurnEnd, TurnRequest, Voice,
 };
@@ -160,7 +160,7 @@ fn op(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> Op {
             profile: Value::Null,
         })),
         24 => Op::Report { facts: json!(choices.below(2)) },
-        25 => Op::LoseDevice { device: callsign(choices) },
+        25 => Op::LoseDevice { device: callsign(choices), why: DeviceLoss::Disconnected },
         26 => Op::Conclude { turn: names.turn(choices), end: TurnEnd::complete() },
         _ => Op::Wake,
     }

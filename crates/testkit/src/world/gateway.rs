@@ -46,7 +46,7 @@ impl World {
                 }
                 if let Some(device) = &turn.device
                     && callsign != Some(device)
-                    && !self.roll.reaches(principal, device)
+                    && !self.roll.reaches(principal, callsign, device)
                 {
                     return Err(Reject::Offline(device.clone()));
                 }
@@ -70,6 +70,7 @@ impl World {
             | Op::Finish { .. }
             | Op::Lose { .. }
             | Op::LoseDevice { .. }
+            | Op::ReleaseDevice { .. }
             | Op::Recover
             | Op::Wake => Err(Reject::Forbidden),
             _ => Ok(session.clone()),

@@ -289,6 +289,7 @@ impl World {
     /// The server begins to leave: no new turns, no new connections.
     pub fn drain(&mut self, retry_ms: u64) {
         self.draining = true;
+        self.roll.stop();
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.deliver(peer, Delivery::Drain { retry_ms });
         }

@@ -1,10 +1,12 @@
 //! Who is enrolled, and what passes between connections beside the log, with the rules of
 //! `server/src/gateway.rs`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use switchboard_core::{
-    Callsign, Committed, Enrolled, Enrolment, Invitation, Op, Position, Principal, RefusedEnrolment, Reject,
-    Reply, RequestId, SessionId, Signal,
+    Callsign, Committed, Enrolled, Enrolment, Event, Granted, Invitation, Op, Position, Principal,
+    PrincipalId, RefusedEnrolment, Reject, Reply, RequestId, Reservation, SessionId, Signal,
 };
 
 use super::peer::Delivery;
@@ -22,6 +24,11 @@ impl World {
         self.roll.list(principal)
     }
 
+    /// Reserves names, as the credentials of a configuration do.
+    pub fn reserve(&mut self, reservations: Vec<Reservation>) {
+        self.roll.reserve(reservations);
+    }
+
     /// Makes a connection reachable by name.
     pub(super) fn enrol_for(&mut self, id: PeerId, request: RequestId, enrolment: Enrolment) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -32,8 +39,19 @@ impl World {
             Some(known) => Err(RefusedEnrolment { reject: Reject::Enrolled(known.clone()), contested: None }),
             None => self.roll.enrol(enrolment, &peer.principal, id, self.now),
         };
+        let principal = peer.principal.id.clone();
+        let enrolled = match enrolled {
+            Ok(Granted::IfUnclaimed) if self.is_claimed(&callsign, &principal) => {
+                self.roll.leave(&callsign, &id);
+                Err(RefusedEnrolment { reject: Reject::Forbidden, contested: None })
+            }
+            Ok(Granted::Now | Granted::IfUnclaimed) => Ok(()),
+            Err(refused) => Err(refused),
+        };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         match enrolled {
             Ok(()) => {
+                self.roll.confirm(&callsign, &id);
                 peer.callsign = Some(callsign);
                 self.deliver(id, Delivery::Done(request, Reply::Enrolled));
             }
@@ -44,6 +62,21 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether another principal has had a device of this name, and nobody has released it since.
+    fn is_claimed(&self, name: &Callsign, principal: &PrincipalId) -> bool {
+        let mut owners = BTreeSet::new();
+        for (_, committed) in self.log.all() {
+            match &committed.event {
+                Event::DeviceJoined { principal, device } if device.callsign == *name => {
+                    owners.insert(principal);
+                }
+                Event::DeviceReleased { device, .. } if device == name => owners.clear(),
+                _ => {}
+            }
+        }
+        owners.iter().any(|owner| *owner != principal)
     }
 
     /// Tells a connection who is enrolled.
@@ -73,7 +106,10 @@ impl World {
         let Some(device) = committed.event.device() else { return };
         match self.roll.invite(device, session, committed.position) {
             Invitation::Known => {}
-            Invitation::Offline => self.mail(session, own(Op::LoseDevice { device: device.clone() })),
+            Invitation::Offline => {
+                let why = self.roll.loss();
+                self.mail(session, own(Op::LoseDevice { device: device.clone(), why }));
+            }
             Invitation::Deliver(peer) => {
                 let Position { epoch, seq } = committed.position;
                 let after = Position { epoch, seq: seq.saturating_sub(1) };
@@ -87,8 +123,9 @@ impl World {
     pub(super) fn strike_out(&mut self, id: PeerId) {
         let callsign = self.peers.get_mut(&id).and_then(|peer| peer.callsign.take());
         let Some(device) = callsign else { return };
+        let why = self.roll.loss();
         for session in self.roll.leave(&device, &id) {
-            self.mail(&session, own(Op::LoseDevice { device: device.clone() }));
+            self.mail(&session, own(Op::LoseDevice { device: device.clone(), why }));
         }
     }
 }

@@ -74,6 +74,7 @@ impl VipConnection {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::ToolsChanged { .. }
             | Event::MessageAdded { .. }
             | Event::MessageEdited { .. }

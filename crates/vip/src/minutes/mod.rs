@@ -219,6 +219,7 @@ impl Minutes {
             | Event::DeviceJoined { .. }
             | Event::DeviceReported { .. }
             | Event::DeviceLeft { .. }
+            | Event::DeviceReleased { .. }
             | Event::ToolsChanged { .. }
             | Event::MessageEdited { .. }
             | Event::TipMoved { .. }

@@ -86,7 +86,7 @@ async fn a_device_is_shown_with_what_it_says_of_itself() {
         "device": "lab/7", "principal": "ann", "session": "s1", "protocol": "aip", "platform": "linux",
         "facts": {"supported_features": ["gui", "cli", 3], "tags": ["lab"], "cpu_count": 8},
         "profile": {"registration_time": "2025-11-06T10:30:00Z"},
-        "joined_at": 5_000_000, "reported_at": 5_000_000, "left_at": null,
+        "joined_at": 5_000_000, "reported_at": 5_000_000, "left_at": null, "released_at": null,
         "online": true, "capabilities": ["gui", "cli"], "tags": ["lab"],
     });
     assert_eq!(row, expected);
@@ -149,4 +149,34 @@ async fn what_happens_to_a_device_is_among_the_events() {
     assert_eq!(page["events"][2]["event"]["device_reported"], json!({"device": "d", "facts": {"tags": []}}));
     assert_eq!(page["events"][3]["event"]["device_left"], json!({"device": "d"}));
     assert_eq!(page["head"], "7-4");
+}
+
+#[tokio::test]
+async fn aip_092_an_administrator_releases_the_name_of_a_device() {
+    let world = World::new();
+    world.device("lab-1", "ann", "s1", 1).await;
+    world.device("lab-1", "bob", "s2", 2).await;
+    let path = "/admin/v1/devices/lab-1/release";
+    for key in [ANN, BOB] {
+        assert_eq!(
+            world.post(key, path).await.error(),
+            (403, "forbidden".into()),
+            "its owner is no administrator"
+        );
+    }
+    let answer = world.post(ROOT, path).await;
+    assert_eq!(
+        (answer.status, answer.json()),
+        (200, json!({ "device": "lab-1", "released": ["ann", "bob"] }))
+    );
+    let row = world.get(Some(ANN), "/admin/v1/devices/lab-1").await.json();
+    assert!(row["released_at"].is_u64(), "{row}");
+    let events = world.get(Some(ROOT), "/admin/v1/sessions/s1/events").await.json();
+    let last = &events["events"].as_array().unwrap().last().unwrap()["event"]["device_released"];
+    assert_eq!((&last["by"], &last["device"]), (&json!("root"), &json!("lab-1")), "{events}");
+    // Again, and for a name that nobody has had.
+    for path in [path, "/admin/v1/devices/nobody/release"] {
+        assert_eq!(world.post(ROOT, path).await.json()["released"], json!([]));
+    }
+    assert_eq!(world.get(Some(ROOT), path).await.error(), (405, "post_only".into()));
 }
