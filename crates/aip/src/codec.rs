@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Deserializer, Map, Value};
+use serde_json::{Deserializer, Map, Value, json};
 use switchboard_core::{Seed, Timestamp, wide};
 
 use crate::message::{ClientMessage, Rest, ServerMessage, ToolType, Usual, Written};
@@ -69,6 +69,8 @@ pub(crate) struct Commands<'a> {
     pub(crate) agent_name: &'a str,
     pub(crate) process_name: Option<&'a str>,
     pub(crate) root_name: Option<&'a str>,
+    /// Who asks and for which task, for devices that want to know.
+    pub(crate) messages: Option<&'a [String]>,
     pub(crate) session_id: Option<&'a str>,
     pub(crate) task_name: Option<&'a str>,
     pub(crate) timestamp: &'a str,
@@ -105,7 +107,12 @@ pub(crate) fn encode_commands<'a>(
         put(&mut json, r#","call_id":"#, &*command.call_id);
         before = r#"},{"tool_name":"#;
     }
-    put(&mut json, r#"}],"messages":null,"error":null,"session_id":"#, &message.session_id);
+    json.extend_from_slice(br#"}],"messages":"#);
+    match message.messages {
+        Some(messages) => put(&mut json, "", &json!(messages)),
+        None => json.extend_from_slice(b"null"),
+    }
+    put(&mut json, r#","error":null,"session_id":"#, &message.session_id);
     put(&mut json, r#","task_name":"#, &message.task_name);
     put(&mut json, r#","timestamp":"#, message.timestamp);
     put(&mut json, r#","response_id":"#, message.response_id);
@@ -296,7 +303,9 @@ mod tests {
         let all = [(Some(parameters), "ab\n"), (None, "")];
         for (count, process_name) in [(1, None), (2, Some("p \"1\""))] {
             let commands = all.get(..count).unwrap();
+            let asked = process_name.map(|_| vec!["asked by \"ann\"".to_owned(), "é\n".to_owned()]);
             let command = ServerMessage {
+                messages: asked.clone(),
                 agent_name: Some("HostAgent".into()),
                 process_name: process_name.map(str::to_owned),
                 root_name: Some("é".into()),
@@ -320,6 +329,7 @@ mod tests {
                 agent_name: "HostAgent",
                 process_name,
                 root_name: Some("é"),
+                messages: asked.as_deref(),
                 session_id: Some("s"),
                 task_name: None,
                 timestamp: "2025-11-06T10:30:00+00:00",

@@ -13,6 +13,7 @@ use switchboard_core::{CallId, Callsign, Event, Seed, SessionId, TurnId};
 
 use crate::codec::{self, CommandParts};
 use crate::error::{bounded, words};
+use crate::ledger;
 use crate::message::{Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus, ToolType};
 
 /// The protocol's name in the log.
@@ -286,6 +287,24 @@ pub fn id_for(name: &str, number: u64) -> String {
         *place = byte;
     }
     codec::uuid(&Seed::new(tail), number)
+}
+
+/// Who asked for a turn, and for what as far as that is known, in lines for people to read.
+pub fn asked(origin: &Origin, request: Option<&str>) -> Vec<String> {
+    let option =
+        |key: &str| origin.options.get(key).and_then(Value::as_str).filter(|_| origin.protocol == PROTOCOL);
+    let (principal, protocol) = (&origin.principal, &origin.protocol);
+    let mut lines = vec![match option(ledger::READER) {
+        Some(dispatcher) => format!("asked by {dispatcher}, over HTTP"),
+        None => format!("asked by {principal}, over {protocol}"),
+    }];
+    let named = option("task_name").map(|name| format!("task {name}"));
+    lines.extend(match (named, request.filter(|request| !request.is_empty())) {
+        (Some(task), Some(request)) => Some(format!("{task}: {}", bounded(request))),
+        (None, Some(request)) => Some(format!("to: {}", bounded(request))),
+        (task, None) => task,
+    });
+    lines
 }
 
 /// The agent whose tools a device of this platform looks up (§5.4).

@@ -109,7 +109,8 @@ impl Palette {
 /// Text of somebody else without what would steer the terminal, or change the order in which the rest is shown.
 pub(crate) fn harmless(text: &str) -> String {
     let steers = |character: &char| {
-        let reorders = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let reorders =
+            matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         reorders || character.is_control() && !matches!(character, '\n' | '\t')
     };
     text.chars().filter(|character| !steers(character)).collect()

@@ -30,6 +30,8 @@ pub struct DeviceConfig {
     /// Whether tasks of others are announced before their commands come (A25). Such a device must not
     /// take an announcement for work of its own.
     pub task_announce: bool,
+    /// Whether commands are to say who asks for them and for which task, for people to read (A34).
+    pub names_askers: bool,
     /// How many messages with commands, and how many tasks of its own, may wait.
     pub max_waiting: usize,
     /// How long things may take.
@@ -45,6 +47,7 @@ impl DeviceConfig {
             info: Map::new(),
             metadata: Map::new(),
             task_announce: false,
+            names_askers: false,
             max_waiting: 64,
             times: Times {
                 heartbeat: DEFAULT_INTERVAL,
@@ -238,6 +241,9 @@ impl Device {
         if self.config.task_announce {
             metadata.insert("task_announce".to_owned(), true.into());
         }
+        if self.config.names_askers {
+            metadata.insert("names_askers".to_owned(), true.into());
+        }
         self.registration.register_as_device(&self.config.device_id, metadata, &self.config.platform, now)
     }
 
@@ -339,6 +345,7 @@ impl Device {
                         agent_name: batch.message.agent_name.clone(),
                         process_name: batch.message.process_name.clone(),
                         root_name: batch.message.root_name.clone(),
+                        asked: batch.message.messages.clone().unwrap_or_default(),
                     };
                     self.link.event(DeviceEvent::Run(run));
                 }

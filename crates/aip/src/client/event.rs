@@ -101,6 +101,8 @@ pub struct Run {
     pub process_name: Option<String>,
     /// The application in use.
     pub root_name: Option<String>,
+    /// Who asks for it and for which task, for people to read, if the server says so.
+    pub asked: Vec<String>,
 }
 
 /// A command that was handed out.

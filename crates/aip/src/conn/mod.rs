@@ -82,6 +82,8 @@ struct Identity {
     platform: String,
     /// A25.
     wants_tasks: bool,
+    /// A34.
+    names_askers: bool,
 }
 
 /// What an answer is for.
@@ -324,7 +326,12 @@ impl AipConnection {
                     self.check_target(*proposal, &roll);
                 }
             }
-            Some(Pending::Nothing | Pending::Due(_) | Pending::Facts(_)) | None => {}
+            Some(Pending::Due(Request::Follow(session, _))) => {
+                if let Reply::Attached(view) = reply {
+                    self.know_askers(&session, &view.turns);
+                }
+            }
+            Some(Pending::Nothing | Pending::Due(Request::Op(..)) | Pending::Facts(_)) | None => {}
         }
     }
 

@@ -63,7 +63,8 @@ impl AipConnection {
         let mut metadata = message.metadata.unwrap_or_default();
         let platform =
             metadata.get("platform").and_then(Value::as_str).unwrap_or(DEFAULT_PLATFORM).to_owned();
-        let wants_tasks = metadata.get("task_announce") == Some(&Value::Bool(true));
+        let wants = |name: &str| metadata.get(name) == Some(&Value::Bool(true));
+        let (wants_tasks, names_askers) = (wants("task_announce"), wants("names_askers"));
         let target = message.target_id.filter(|id| !id.is_empty()).map(Callsign::new);
         self.identity = Some(Identity {
             callsign: callsign.clone(),
@@ -71,6 +72,7 @@ impl AipConnection {
             target: target.filter(|_| message.client_type == ClientType::Constellation),
             platform: platform.clone(),
             wants_tasks,
+            names_askers,
         });
         if message.client_type == ClientType::Constellation {
             return self.registered(Step::Granted);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_core::model::{Call, CallEnd, Failure, FailureKind, TurnEnd, TurnOutcome};
-use switchboard_core::{CallId, Frame, Op, Output, Position, SessionId, Timestamp, TurnId};
+use switchboard_core::{CallId, Frame, Op, Output, Position, SessionId, Timestamp, TurnId, TurnView};
 
 use super::{AipConnection, Pending};
 use crate::codec::{self, Commands};
@@ -23,6 +23,8 @@ pub(super) struct Work {
     /// The one that the device is busy with.
     outstanding: Option<CommandBatch>,
     begun: bool,
+    /// Who asked for the turns of the session, and for what, if the device wants to know.
+    asked: BTreeMap<TurnId, Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,13 @@ impl AipConnection {
         // Two principals may call their sessions the same; to the device that works for both they are two.
         let taken = matches!(seen, Seen::Accepted { origin, .. }
             if self.calls_another(session, &Names::of(origin, session).session_id));
+        let names_askers = identity.names_askers;
         let Some(work) = self.work.get_mut(session) else { return };
+        if let Seen::Accepted { turn, origin, request, .. } = seen
+            && names_askers
+        {
+            work.asked.insert(turn.clone(), map::asked(origin, Some(&request.text())));
+        }
         match seen {
             Seen::Accepted { turn, device, origin, request } => {
                 if device == Some(&own) {
@@ -122,6 +130,7 @@ impl AipConnection {
                 self.send_next(session);
             }
             Seen::Ended(turn, end) => {
+                work.asked.remove(turn);
                 work.drop_turn(turn);
                 if let Some(ended) = work.turns.remove(turn) {
                     self.tell_end(session, turn, &ended, (end, at));
@@ -129,6 +138,15 @@ impl AipConnection {
                 self.send_next(session);
             }
             Seen::Nothing => {}
+        }
+    }
+
+    /// Takes in who asked for the turns that go on in a session which the device was asked to follow.
+    pub(super) fn know_askers(&mut self, session: &SessionId, turns: &[TurnView]) {
+        let names_askers = self.identity.as_ref().is_some_and(|identity| identity.names_askers);
+        let Some(work) = self.work.get_mut(session).filter(|_| names_askers) else { return };
+        for view in turns.iter().filter(|view| view.ended.is_none()) {
+            work.asked.entry(view.turn.clone()).or_insert_with(|| map::asked(&view.origin, None));
         }
     }
 
@@ -204,7 +222,9 @@ impl AipConnection {
             |key: &str| batch.calls.iter().find_map(|call| call.options.get(key).and_then(Value::as_str));
         let names = work.turns.get(&batch.turn).map(|turn| &turn.names);
         let platform = self.identity.as_ref().map_or("", |identity| identity.platform.as_str());
+        let messages = work.asked.get(&batch.turn).map(Vec::as_slice);
         let message = Commands {
+            messages,
             agent_name: option("agent_name").unwrap_or_else(|| map::agent_name(platform)),
             process_name: option("process_name"),
             root_name: option("root_name"),

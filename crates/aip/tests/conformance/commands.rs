@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use switchboard_testkit::{BatchCommand, Step};
 
-use crate::support::{Talk, batch, done, finish, own_task, short, stop, task, text};
+use crate::support::{Talk, batch, done, finish, own_task, session, short, stop, task, text};
 
 fn nothing() -> Vec<String> {
     Vec::new()
@@ -220,4 +220,44 @@ fn nothing_is_left_behind_when_tasks_end() {
     let shown = format!("{:?}", talk.aip);
     let records = |text: &str| text.split("results").next().unwrap().to_owned();
     assert_eq!(records(&shown), records(&clean), "no session id is taken, no device is busy");
+}
+
+/// The lines of a command that say who asks for it.
+fn asked(command: &Value) -> Vec<String> {
+    serde_json::from_value(command["messages"].clone()).unwrap_or_default()
+}
+
+#[test]
+fn aip_100_a_device_that_wants_to_know_is_told_who_asks_and_for_which_task() {
+    let mut talk = Talk::new();
+    let dev = talk.device_of("ann", "dev", json!({ "names_askers": true }));
+    let boss = talk.boss_of("cat", "cat@x", Some("dev"));
+    let command = talk.command(boss, dev, "s1", "one");
+    assert_eq!(asked(&command), ["asked by cat, over aip", "task t1: one"]);
+    talk.obey(dev, &command);
+    talk.short(dev);
+    // Over HTTP.
+    talk.dispatch("sender", &json!({ "client_id": "dev", "request": "one", "task_name": "sent" }));
+    talk.short(dev);
+    talk.say(dev, &with_name(own_task("s2", "one"), "sent"));
+    let told = talk.heard(dev);
+    let command = told.last().unwrap();
+    assert_eq!(asked(command), ["asked by sender, over HTTP", "task sent: one"]);
+    talk.obey(dev, command);
+    // A turn of another protocol that is not for the device, and uses its tools all the same.
+    talk.short(dev);
+    let elsewhere = session("elsewhere");
+    talk.use_tool_elsewhere(&elsewhere, "dev");
+    let command = talk.one(dev);
+    assert_eq!(asked(&command), ["asked by ann, over asp"]);
+    // Nobody else is told anything.
+    let other = talk.device("other");
+    let second = talk.boss("second", "other");
+    talk.say(second, &task("other", "s3", "one"));
+    assert!(talk.one(other)["messages"].is_null());
+}
+
+fn with_name(mut task: Value, name: &str) -> Value {
+    task["task_name"] = name.into();
+    task
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_core::model::{
     CallEnd, Executor, NewTurn, Origin, Part, Place, Tool, ToolAnnotations, ToolChange, TurnRequest,
 };
-use switchboard_core::{Actor, Event, Op, PrincipalId, Timestamp};
+use switchboard_core::{Actor, Event, Op, PrincipalId, SessionId, Timestamp};
 
 use crate::support::{Talk, results, session, short, stop, task, text};
 
@@ -37,6 +37,28 @@ fn start(turn: &str, request: &str, device: Option<&str>) -> Op {
         key: None,
         meta: Value::Null,
     }))
+}
+
+impl Talk {
+    /// A turn of another protocol that is for no device, in a session that has a tool of one.
+    pub(crate) fn use_tool_elsewhere(&mut self, session: &SessionId, device: &str) {
+        let open = Op::Open { epoch: 1, agent: "planner".into(), name: None };
+        self.world.ask(session, ann(), open).unwrap();
+        let tool = Tool {
+            name: "look".into(),
+            description: String::new(),
+            input_schema: json!({}).into(),
+            output_schema: None,
+            annotations: ToolAnnotations::default(),
+            version: None,
+            executor: Executor::Device(device.into()),
+            grace_ms: 0,
+            options: json!({ "tool_type": "data_collection", "agent_name": "AppAgent" }),
+        };
+        let change = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
+        self.world.ask(session, Actor::server(), Op::ChangeTools(change)).unwrap();
+        self.world.ask(session, ann(), start("t1", "one", None)).unwrap();
+    }
 }
 
 #[test]
@@ -196,22 +218,7 @@ fn a_device_whose_tools_are_used_by_a_turn_for_nobody_is_asked_and_not_told_the_
     let mut talk = Talk::new();
     let dev = talk.device_of("ann", "dev", json!({ "task_announce": true }));
     let elsewhere = session("elsewhere");
-    let open = Op::Open { epoch: 1, agent: "planner".into(), name: None };
-    talk.world.ask(&elsewhere, ann(), open).unwrap();
-    let tool = Tool {
-        name: "look".into(),
-        description: String::new(),
-        input_schema: json!({}).into(),
-        output_schema: None,
-        annotations: ToolAnnotations::default(),
-        version: None,
-        executor: Executor::Device("dev".into()),
-        grace_ms: 0,
-        options: json!({ "tool_type": "data_collection", "agent_name": "AppAgent" }),
-    };
-    let change = ToolChange { add: vec![tool], remove: Vec::new(), turn: None };
-    talk.world.ask(&elsewhere, Actor::server(), Op::ChangeTools(change)).unwrap();
-    talk.world.ask(&elsewhere, ann(), start("t1", "one", None)).unwrap();
+    talk.use_tool_elsewhere(&elsewhere, "dev");
     let command = talk.one(dev);
     assert_eq!(short(&command), format!("command {elsewhere} look"));
     talk.say(dev, &stop("device", elsewhere.as_str(), "failed", None));

@@ -276,7 +276,7 @@ impl Grammar {
             ("task", "continue") => &["user_request", "session_id", "task_name"],
             ("command", "continue") => {
                 self.hold_command(message);
-                &["agent_name", "process_name", "root_name", "actions", "session_id", "task_name"]
+                &["agent_name", "process_name", "root_name", "actions", "messages", "session_id", "task_name"]
             }
             ("task_end", "completed") => &["session_id", "result"],
             ("task_end", "failed") => {

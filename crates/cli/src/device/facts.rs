@@ -207,7 +207,7 @@ mod tests {
     use crate::environment::Environment;
 
     fn machine(base: &Path) -> Machine {
-        let host = Host::new(&Environment::default(), None);
+        let host = Host::new(&Environment::default(), &[]);
         Machine { base: base.to_owned(), shared: base.to_owned(), display: None, host }
     }
 

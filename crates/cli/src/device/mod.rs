@@ -43,15 +43,17 @@ Example, in three terminals:
   switchboard devices run \"run: uname -a\" --device lab-1
 
 What an agent can do with this machine:
-  read_file, list_directory   within --root
+  read_file, list_directory   within --root; you are asked if that is your home folder by default
   run_command                 what begins with an --allow runs; for anything else you are asked
   write_file                  within --root; you are asked
   device_info                 system, processors, memory, disk, screen
-  screenshot                  where there is a screen and import, scrot, gnome-screenshot or grim
+  screenshot                  where there is a screen and import, scrot, gnome-screenshot or grim; you
+                              are asked, unless --allow-screen
 
 Links that lead out of --root are not followed. Commands begin in --root, but the system does not
 keep them there: a program that you allow can do what you can do, with any arguments. A line that
 uses more of the shell than words and quotes, such as `uname; id`, is never covered by --allow.
+Of your environment they are given PATH, HOME, USER, LANG and TMPDIR, and what --env names.
 Where you cannot be asked, because there is no terminal, whatever would need your consent is
 refused; --yes gives it in advance, for everything.
 
@@ -64,12 +66,18 @@ pub(crate) struct Args {
     /// repeated
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
     allow: Vec<String>,
+    /// Take pictures of the screen without asking
+    #[arg(long)]
+    allow_screen: bool,
     /// Do everything without asking
     #[arg(long)]
     yes: bool,
     /// The folder that is shared; the current one unless given
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    root: PathBuf,
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// Hand this variable of the environment to commands; may be repeated
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
     #[command(flatten)]
     remote: RemoteArgs,
 }
@@ -80,9 +88,18 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     if args.id.trim().is_empty() {
         return Err(Failure::usage("the name of the device is empty"));
     }
-    let root = Root::new(&args.root).map_err(|error| {
-        Failure::usage(format!("{} cannot be shared: {}", args.root.display(), root::plain(&error)))
+    let token = args.remote.token_variable();
+    if let Some(name) = args.env.iter().find(|name| name.starts_with("SWITCHBOARD") || token == Some(name)) {
+        return Err(Failure::usage(format!(
+            "{name} belongs to switchboard itself; --env does not hand it on"
+        )));
+    }
+    let folder = args.root.clone().unwrap_or_else(|| PathBuf::from("."));
+    let root = Root::new(&folder).map_err(|error| {
+        Failure::usage(format!("{} cannot be shared: {}", folder.display(), root::plain(&error)))
     })?;
+    // Nobody who only forgot --root has agreed to show all that is theirs.
+    let asks_to_read = args.root.is_none() && environment.find("HOME").is_some_and(|home| root.shares(home));
     let asks = !args.yes && std::io::stdin().is_terminal();
     let (questions, asked) = mpsc::channel(1);
     let (voice, said) = mpsc::channel(64);
@@ -91,21 +108,29 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
         (false, true) => Consent::Ask(questions),
         (false, false) => Consent::Nobody,
     };
-    let host = Host::new(environment, args.remote.token_variable());
+    let host = Host::new(environment, &args.env);
+    let screen = Host::on_screen(environment);
     let display = display(environment);
     let toolbox = Toolbox {
         id: args.id.clone(),
         machine: Machine::new(root.path(), display, host.clone()),
         root: Arc::new(root),
-        camera: Camera::find(display, &host),
+        camera: Camera::find(display, &screen),
         host,
+        screen,
         allowed: Allowed::new(&args.allow),
+        asks_to_read,
+        asks_to_look: !args.allow_screen,
         consent,
         voice,
     };
     let talk = Talk { id: args.id.clone(), remote, console, said, asked, question: None };
     talk.introduce(&toolbox)?;
+    if asks_to_read && !args.yes {
+        talk.line("this is your home folder: you are asked before anything in it is read; name a folder with --root")?;
+    }
     let mut config = DeviceConfig::new(args.id, "linux");
+    config.names_askers = true;
     config.times.reconnect = Strategy { max_tries: u32::MAX, ..Strategy::device() };
     let options = talk.remote.aip().first_attempt(FirstAttempt::KeepTrying);
     let device = Device::new(options, config, toolbox).map_err(|error| Failure::usage(error.to_string()))?;
@@ -165,6 +190,9 @@ impl Talk<'_> {
                         while lines.try_recv().is_ok() {}
                         let Palette { bold, yellow, reset, .. } = self.console.palette();
                         let what = harmless(&question.what);
+                        for line in &question.who {
+                            self.line(line)?;
+                        }
                         self.console.print(&format!("{yellow}{what}{reset}\n{bold}Allow? [y/N]{reset} "))?;
                         self.question = Some(question);
                     }

@@ -23,14 +23,19 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// The environment of this process without its credentials.
-    pub(super) fn new(environment: &Environment, secret: Option<&str>) -> Self {
-        let hidden = |name: &str| name.starts_with("SWITCHBOARD") || secret == Some(name);
+    /// With these variables of the environment beside the few that programs need, as far as they are set.
+    pub(super) fn new(environment: &Environment, more: &[String]) -> Self {
+        let handed = |name: &str| HANDED.contains(&name) || more.iter().any(|more| more == name);
         let folders = environment.find("PATH").unwrap_or(DEFAULT_PATH).split(':').map(PathBuf::from);
         Self {
-            variables: environment.variables().filter(|(name, _)| !hidden(name)).collect(),
+            variables: environment.variables().filter(|(name, _)| handed(name)).collect(),
             folders: folders.filter(|folder| folder.is_absolute()).collect(),
         }
+    }
+
+    /// The same, where the user's screen can be reached as well.
+    pub(super) fn on_screen(environment: &Environment) -> Self {
+        Self::new(environment, &SCREEN.map(str::to_owned))
     }
 
     /// Where a program is.
@@ -181,6 +186,11 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
+/// The variables that every command is given, as far as they are set. Others may hold secrets.
+pub(super) const HANDED: &[&str] = &["PATH", "HOME", "USER", "LANG", "TMPDIR"];
+/// What programs need that take pictures of the screen.
+const SCREEN: [&str; 5] =
+    ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 /// Bytes of each stream that are kept.
 pub(super) const MAX_OUTPUT: usize = 64 << 10;
 /// How long the rest of the output may take after the end.
@@ -193,11 +203,20 @@ mod tests {
 
     use super::*;
 
+    fn environment() -> Environment {
+        let variables = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:relative"),
+            ("HOME", "/nowhere"),
+            ("SWITCHBOARD_TOKEN", "s"),
+            ("AWS_SECRET_ACCESS_KEY", "t"),
+            ("DISPLAY", ":7"),
+            ("WANTED", "u"),
+        ];
+        Environment::new(variables.map(|(name, value)| (name.to_owned(), value.to_owned())))
+    }
+
     fn host() -> Host {
-        let variables =
-            [("PATH", "/usr/local/bin:/usr/bin:/bin:relative"), ("SWITCHBOARD_TOKEN", "s"), ("MINE", "t")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Host::new(&Environment::new(variables), Some("MINE"))
+        Host::new(&environment(), &["WANTED".to_owned(), "UNSET".to_owned()])
     }
 
     async fn run(line: &str, limit: Duration) -> Result<Value, ToolFailure> {
@@ -221,10 +240,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn commands_know_no_credentials_and_have_no_terminal() {
-        let result = run("env; tty; exec 3</dev/tty", LONG).await.unwrap();
+    async fn commands_know_what_they_are_given_and_have_no_terminal() {
+        let result = run("/usr/bin/env", LONG).await.unwrap();
+        let mut names: Vec<&str> = result["stdout"]
+            .as_str()
+            .unwrap()
+            .lines()
+            .filter_map(|line| Some(line.split_once('=')?.0))
+            .collect();
+        // What a shell adds by itself is not handed.
+        names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
+        names.sort_unstable();
+        assert_eq!(names, ["HOME", "PATH", "WANTED"]);
+        let screen = Host::on_screen(&environment());
+        let result = screen.run(&Line::parse("printenv DISPLAY"), Path::new("/tmp"), LONG).await.unwrap();
+        assert_eq!(result["stdout"], ":7\n", "for pictures only");
+        let result = run("tty; exec 3</dev/tty", LONG).await.unwrap();
         let said = format!("{result}");
-        assert!(!said.contains("SWITCHBOARD_TOKEN") && !said.contains("MINE"), "{said}");
         assert!(said.contains("not a tty") && result["exit_code"] != 0, "{said}");
     }
 

@@ -42,6 +42,11 @@ impl Root {
         Ok(Self { path, folder })
     }
 
+    /// Whether it is this folder, or one that it lies in.
+    pub(super) fn shares(&self, folder: &str) -> bool {
+        Path::new(folder).canonicalize().is_ok_and(|folder| folder.starts_with(&self.path))
+    }
+
     /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -186,6 +191,14 @@ mod tests {
         assert_eq!(root.open(".", Access::Read).unwrap().1, Path::new(""));
         assert_eq!(root.folder("far").unwrap(), root.path().join("sub"));
         drop(folder);
+    }
+
+    #[test]
+    fn a_root_holds_itself_and_what_is_below() {
+        let (folder, root) = place();
+        let path = |path: PathBuf| path.display().to_string();
+        assert!(root.shares(&path(root.path().to_owned())) && root.shares(&path(root.path().join("sub"))));
+        assert!(!root.shares(&path(folder.path().to_owned())) && !root.shares("/no/such/folder"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod tests {
     async fn a_picture_needs_a_screen_and_a_program() {
         let folder = tempfile::tempdir().unwrap();
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
-        let host = Host::new(&Environment::new([("PATH".to_owned(), path)]), None);
+        let host = Host::new(&Environment::new([("PATH".to_owned(), path)]), &[]);
         assert_eq!(Camera::find(None, &host), None);
         let scrot = folder.path().join("scrot");
         std::fs::write(&scrot, "#!/bin/sh\nprintf picture > \"$2\"\n").unwrap();

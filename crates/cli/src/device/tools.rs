@@ -25,6 +25,12 @@ pub(super) struct Toolbox {
     pub(super) root: Arc<Root>,
     pub(super) machine: Machine,
     pub(super) host: Host,
+    /// What takes pictures of the screen.
+    pub(super) screen: Host,
+    /// Whether the user is asked before something in the folder is read.
+    pub(super) asks_to_read: bool,
+    /// Whether the user is asked before a picture of the screen is taken.
+    pub(super) asks_to_look: bool,
     pub(super) camera: Option<Camera>,
     pub(super) allowed: Allowed,
     pub(super) consent: Consent,
@@ -43,10 +49,11 @@ pub(super) enum Said {
 
 impl Tools for Toolbox {
     async fn run(&self, call: ToolCall) -> Result<Value, ToolFailure> {
+        let asked = call.asked.clone();
         let order = Order::read(call)?;
         let what = order.to_string();
         let began = now();
-        let result = match self.permit(&order).await {
+        let result = match self.permit(&order, &asked).await {
             Ok(()) => {
                 let _ = self.voice.try_send(Said::Running(what.clone()));
                 self.carry_out(order).await
@@ -76,24 +83,34 @@ impl Tools for Toolbox {
 
 impl Toolbox {
     /// Whether this may be done at all.
-    async fn permit(&self, order: &Order) -> Result<(), ToolFailure> {
+    async fn permit(&self, order: &Order, asked: &[String]) -> Result<(), ToolFailure> {
+        let place = |path: &str| shown(&Line::Words(vec![path.to_owned()]));
         match order {
-            Order::ReadFile(_) | Order::ListDirectory(_) | Order::Screenshot | Order::DeviceInfo => Ok(()),
+            Order::ReadFile(ReadFile { path, .. }) | Order::ListDirectory(ListDirectory { path }) => {
+                if !self.asks_to_read {
+                    return Ok(());
+                }
+                self.consent.obtain(&format!("read {}", place(path)), asked).await
+            }
+            Order::Screenshot if self.asks_to_look => {
+                self.consent.obtain("take a picture of the whole screen", asked).await
+            }
+            Order::Screenshot | Order::DeviceInfo => Ok(()),
             Order::WriteFile(WriteFile { path, content, append }) => {
                 let size = content.len();
                 if size > MAX_WRITE {
                     return Err(ToolFailure::new(format!("{size} bytes are more than {MAX_WRITE}")));
                 }
                 let how = if *append { "append" } else { "write" };
-                let place = shown(&Line::Words(vec![path.clone()]));
-                self.consent.obtain(&format!("{how} {size} bytes to {place}")).await
+                let place = place(path);
+                self.consent.obtain(&format!("{how} {size} bytes to {place}"), asked).await
             }
             Order::RunCommand(command) => {
                 let line = command.line()?;
                 if self.allowed.permits(&line) {
                     return Ok(());
                 }
-                self.consent.obtain(&format!("run {}", shown(&line))).await
+                self.consent.obtain(&format!("run {}", shown(&line)), asked).await
             }
         }
     }
@@ -111,7 +128,7 @@ impl Toolbox {
             }
             Order::RunCommand(command) => self.run_command(command).await,
             Order::Screenshot => match &self.camera {
-                Some(camera) => camera.take(&self.host).await,
+                Some(camera) => camera.take(&self.screen).await,
                 None => Err(ToolFailure::new("there is no screen, or no program that takes pictures of it")),
             },
             Order::DeviceInfo => Ok(Value::Object(self.machine.facts(&self.id))),

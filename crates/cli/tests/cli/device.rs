@@ -132,7 +132,7 @@ fn with_yes_everything_is_done() {
 }
 
 #[test]
-fn at_a_terminal_the_user_is_asked() {
+fn aip_100_at_a_terminal_the_user_is_asked_and_told_for_whom() {
     let (server, folder) = Server::simple();
     let line = format!("device --id lab-1 --server {} --root {}", server.url, folder.path().display());
     let mut terminal = Terminal::start(&line, &folder);
@@ -140,6 +140,8 @@ fn at_a_terminal_the_user_is_asked() {
     // What is typed before the question is no answer to it.
     terminal.press("y\r");
     let run = begin(&server, "run: echo one; echo two");
+    terminal.see("asked by dev, over aip");
+    terminal.see(": run: echo one; echo two");
     terminal.see("run echo one; echo two");
     terminal.see("Allow? [y/N]");
     terminal.press("y\r");
@@ -166,6 +168,61 @@ fn at_a_terminal_the_user_is_asked() {
     terminal.press("\x03");
     terminal.see("leaving");
     assert_eq!(ended(&mut terminal.child), 0);
+}
+
+#[test]
+fn a_home_folder_that_nobody_named_is_not_read_without_asking() {
+    let (server, _folder) = Server::simple();
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("diary"), "dear diary\n").unwrap();
+    std::fs::create_dir(folder.path().join("work")).unwrap();
+    let start = |home: &std::path::Path, more: &[&str]| {
+        let mut command = switchboard(&["device", "--id", "lab-1", "--server", &server.url]);
+        command.args(more).current_dir(folder.path()).env("HOME", home);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let output = Reader::new(child.stdout.take().unwrap());
+        let device = Device { child, output, folder: TempDir::new().unwrap() };
+        device.says("connected as lab-1");
+        device
+    };
+    let gone = || server.until(|| server.run(&["devices", "list", "--online"]).out.is_empty());
+    // Also where the home folder is somewhere below.
+    for home in [folder.path().to_owned(), folder.path().join("work")] {
+        let device = start(&home, &[]);
+        for request in ["read: diary", "list: ."] {
+            let ran = task(&server, request);
+            assert!(format!("{}{}", ran.out, ran.err).contains("needs the consent"), "{request}: {ran:?}");
+        }
+        drop(device);
+        gone();
+    }
+    let elsewhere = TempDir::new().unwrap();
+    for (home, more) in
+        [(folder.path(), &["--root", "."][..]), (folder.path(), &["--yes"]), (elsewhere.path(), &[])]
+    {
+        let device = start(home, more);
+        assert_eq!(task(&server, "read: diary").ok(), "dear diary\n", "{more:?}");
+        drop(device);
+        gone();
+    }
+}
+
+#[test]
+fn commands_are_given_few_variables() {
+    let (server, _folder) = Server::simple();
+    let folder = TempDir::new().unwrap();
+    let mut command =
+        switchboard(&["device", "--id", "lab-1", "--server", &server.url, "--allow", "printenv"]);
+    command.args(["--env", "WANTED", "--root"]).arg(folder.path());
+    command.envs([("SECRETX", "hidden"), ("WANTED", "shown")]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let output = Reader::new(child.stdout.take().unwrap());
+    let device = Device { child, output, folder };
+    device.says("connected as lab-1");
+    let said = task(&server, "run: printenv").ok();
+    assert!(said.contains("WANTED=shown") && said.contains("PATH=") && !said.contains("SECRETX"), "{said}");
 }
 
 #[test]
@@ -280,6 +337,9 @@ fn arguments_that_cannot_be_used_are_refused() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("/no/such/folder cannot be shared: no such file or directory"), "{}", ran.err);
     assert_eq!(run(&["device", "--id", "a", "--server", "ftp://x"]).code, 2);
+    let ran = run(&["device", "--id", "a", "--env", "SWITCHBOARD_TOKEN"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("SWITCHBOARD_TOKEN belongs to switchboard itself"), "{}", ran.err);
     let help = run(&["device", "--help"]).ok();
     assert!(help.contains("switchboard devices run") && help.contains("--allow"), "{help}");
 }

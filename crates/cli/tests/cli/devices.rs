@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use crate::chat::{names, text};
 use crate::device::Device;
-use crate::support::{Server, run};
+use crate::support::{Server, ended, run};
 
 #[test]
 fn devices_are_listed_and_shown() {
@@ -36,6 +36,41 @@ fn devices_are_listed_and_shown() {
     let unknown = server.run(&["devices", "show", "nope"]);
     assert_eq!(unknown.code, 1, "{unknown:?}");
     assert!(unknown.err.contains("switchboard devices list"), "{unknown:?}");
+}
+
+#[test]
+fn aip_092_the_name_of_a_device_is_released_by_an_administrator() {
+    let folder = TempDir::new().unwrap();
+    let mut config = String::new();
+    let mut tokens = Vec::new();
+    for (name, scopes) in [("ann", ""), ("bob", ""), ("root", "connect,admin")] {
+        let mut arguments = vec!["keys", "new", "--id", name, "--principal", name];
+        if !scopes.is_empty() {
+            arguments.extend(["--scopes", scopes]);
+        }
+        let made = run(&arguments);
+        config += &made.out;
+        let file = folder.path().join(name);
+        std::fs::write(&file, made.err.trim().rsplit(' ').next().unwrap()).unwrap();
+        tokens.push(file.display().to_string());
+    }
+    let path = folder.path().join("switchboard.toml");
+    std::fs::write(&path, config).unwrap();
+    let server = Server::start(folder.path(), &["--config", path.to_str().unwrap()]);
+    let token = |who: usize| ["--token-file", tokens[who].as_str()];
+    drop(Device::connected(&server.url, &token(0)));
+    let listed = || server.run(&[&["devices", "list", "--online"][..], &token(0)].concat()).out;
+    server.until(|| listed().is_empty());
+    let mut stranger = Device::start(&server.url, &token(1));
+    assert_eq!(ended(&mut stranger.child), 3, "it is ann's");
+    let release = |who: usize| server.run(&[&["devices", "release", "lab-1"][..], &token(who)].concat());
+    assert_eq!(release(1).code, 3, "not for whoever wants it");
+    assert_eq!(release(2).ok(), "lab-1 is free; it was the name of a device of ann\n");
+    assert_eq!(release(2).ok(), "lab-1 was free already\n");
+    drop(Device::connected(&server.url, &token(1)));
+    server.until(|| !server.run(&[&["devices", "list", "--offline"][..], &token(1)].concat()).out.is_empty());
+    let mut former = Device::start(&server.url, &token(0));
+    assert_eq!(ended(&mut former.child), 3, "it is bob's now");
 }
 
 #[test]
@@ -121,6 +156,7 @@ fn a_server_that_is_not_there_is_said_to_be_so() {
         &["devices", "list"][..],
         &["devices", "show", "a"],
         &["devices", "info", "a"],
+        &["devices", "release", "a"],
         &["devices", "run", "x", "--device", "a"],
     ] {
         let ran = run(&[command, &nowhere].concat());

@@ -60,6 +60,9 @@ pub struct ToolCall {
     pub process_name: Option<String>,
     /// The application in use.
     pub root_name: Option<String>,
+    /// Who asks for it and for which task, for people to read, if the device wants to know
+    /// ([`DeviceConfig::names_askers`](switchboard_aip::client::DeviceConfig::names_askers)) and the server says so.
+    pub asked: Vec<String>,
 }
 
 /// Why a command failed; the agent reads it.
@@ -103,6 +106,7 @@ impl AnyTools {
             agent_name: run.agent_name,
             process_name: run.process_name,
             root_name: run.root_name,
+            asked: run.asked,
         };
         // Also what a tool does before its first await may panic.
         let ran = AssertUnwindSafe(async move {
