@@ -13,6 +13,7 @@ def check(function):
 
 
 DUPLICATE = "client_id '{}' is already registered; duplicate registrations are not allowed"
+NOT_PERMITTED = "client_id is not permitted for this credential"
 
 
 async def turned_away(client, why, **message):
@@ -89,8 +90,13 @@ async def aip_022_a_name_is_free_once_its_connection_is_gone(world):
     for way in ("close", "reset", "close", "reset"):
         device = await again(world.device, who, name)
         await getattr(device, way)()
-    # Nobody owns a name beyond its connection, unless credentials say so.
-    await leave(await again(world.device, world.somebody(), name))
+
+    async def stranger():
+        opened = await world.open(Device, world.somebody(), name)
+        await turned_away(opened, NOT_PERMITTED, kind="register", metadata={})
+
+    # AIP-092: it is not free for others.
+    await again(stranger)
 
 
 async def again(register, *arguments, within=10):

@@ -189,19 +189,22 @@ async def aip_035_a_session_is_not_taken_by_others(world):
     strange_device, stranger = await world.pair()
     session = await constellation.task(script([command("wait")]), fresh("owned"))
     asked = await device.kind("command", session)
-    for client in (second, stranger, device, strange_device):
+    # The device works for it, so it is not over; anybody else who waits under that id is told.
+    for client in (second, device):
         await client.submit("mine now", session, request_id="q1")
-        refused = await client.refused(OWNED.format(session), session, "q1")
+        refused = await client.refused(OWNED.format(session), session, "q1", ends=client is second)
         for name in (constellation.name, device.name):
             ensure(name not in refused["error"], "the owner is told", refused)
         if client is not device:
             await client.send("task_end", "failed", session_id=session)
         await client.quiet()
+    # AIP-091: to another principal it is another name.
+    strange_device.serves()
+    await stranger.end(await stranger.task("mine now", session))
     await device.results(asked)
     await constellation.end(session)
     # Once it is over, the id is anybody's, each in a session of its own.
-    strange_device.serves()
-    await stranger.end(await stranger.task("mine now", session))
+    await stranger.end(await stranger.task("mine again", session))
     device.serves()
     await second.end(await second.task("mine then", session))
     await leave(stranger, strange_device, second, constellation, device)
@@ -312,8 +315,8 @@ async def sessions_of_others_are_not_joined_by_their_inner_names(world):
     ensure(len(inner) >= 2, "the session of the task, and that of the device", inner)
     heads = {one: (await admin(world, who, f"sessions/{one}"))["head"] for one in inner}
     for one in (*inner, inner[0][:-1] + ("x" if inner[0][-1] != "x" else "y")):
-        await stranger.submit("mine", one, request_id="q1")
-        await stranger.refused(bool, one, "q1", ends=True)
+        # AIP-097: a name like any other.
+        await stranger.end(await stranger.task("mine", one))
         await stranger.send("task_end", "failed", session_id=one)
     await stranger.quiet()
     for one, head in heads.items():
