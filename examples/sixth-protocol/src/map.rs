@@ -67,6 +67,7 @@ pub fn line(committed: &Committed) -> Option<ServerLine> {
         | Event::DeviceJoined { .. }
         | Event::DeviceReported { .. }
         | Event::DeviceLeft { .. }
+        | Event::DeviceReleased { .. }
         | Event::SessionRenamed { .. }
         | Event::StandingChanged { .. }
         | Event::ChronicleBegun { .. }
