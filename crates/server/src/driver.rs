@@ -22,7 +22,7 @@ use crate::feed::{Feed, Mark, Next, catch_up};
 use crate::gateway::{Caller, Gateway};
 use crate::meters::TransportMeters;
 use crate::outbox::Outbox;
-use crate::port::Delivery;
+use crate::port::{Delivery, Port};
 use crate::transport::{Arrival, Transport};
 use crate::voices::Speaker;
 
@@ -224,11 +224,7 @@ impl Driver {
     async fn absorb(&mut self) {
         let mut budget = EVENT_BUDGET;
         loop {
-            // Heads first, answers second, events third: an answer comes before its events.
-            for followed in &mut self.followed {
-                followed.told = followed.feed.head();
-            }
-            let deliveries = self.caller.port.take();
+            let deliveries = look_around(&mut self.followed, &self.caller.port);
             let mut progress = !deliveries.is_empty();
             for delivery in deliveries {
                 self.deliver(delivery);
@@ -550,6 +546,15 @@ impl Driver {
     }
 }
 
+/// Sees how far the followed sessions have told of their events, and takes what has arrived. In this order, so that
+/// an answer comes before its events.
+fn look_around(followed: &mut [Followed], port: &Port) -> Vec<Delivery> {
+    for followed in followed {
+        followed.told = followed.feed.head();
+    }
+    port.take()
+}
+
 /// Writes as much as the transport takes; a step when the connection should know about it.
 fn poll_write(
     outbox: &mut Outbox,
@@ -581,3 +586,37 @@ const FLUSH_BYTES: usize = 64 << 10;
 const HIGH_WATER: usize = 64 << 10;
 const LOW_WATER: usize = 16 << 10;
 const FAREWELL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::RingBounds;
+
+    #[test]
+    fn no_event_overtakes_the_answer_of_whoever_asked() {
+        const LAST: u64 = 200_000;
+        let port = Arc::new(Port::default());
+        let feed = Arc::new(Feed::new(0, RingBounds { events: 1, bytes: 1 }));
+        let mark = Mark::at(0);
+        let mut followed = [Followed { session: "s".into(), feed: feed.clone(), mark, told: 0 }];
+        let session = std::thread::spawn({
+            let port = port.clone();
+            move || {
+                for number in 1..=LAST {
+                    // As a session does, once a batch is committed.
+                    port.answer(RequestId(number), Err(Reject::Busy));
+                    feed.reset_head(number);
+                }
+            }
+        });
+        let mut answered = 0;
+        while followed[0].told < LAST {
+            for delivery in look_around(&mut followed, &port) {
+                let Delivery::Rejected(RequestId(number), _) = delivery else { panic!("{delivery:?}") };
+                answered = number;
+            }
+            assert!(followed[0].told <= answered, "{} after {answered}", followed[0].told);
+        }
+        session.join().unwrap();
+    }
+}
