@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use switchboard_core::json;
 
 use crate::error::words;
 use crate::message::{
@@ -25,7 +26,7 @@ pub struct Refused {
 /// It cannot be used; the connection stays as it is.
 pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
     let refused = |id: RpcId| Refused { id, why: words::INVALID };
-    let Ok(Value::Object(envelope)) = serde_json::from_slice::<Value>(bytes) else {
+    let Ok(Value::Object(envelope)) = json::from_slice::<Value>(bytes) else {
         return Err(refused(own_id(bytes).unwrap_or_else(RpcId::unknown)));
     };
     let Some(id) = envelope.get("id").and_then(Value::as_str).and_then(RpcId::parse) else {
@@ -37,8 +38,7 @@ pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
     }
 }
 
-/// The id of a message that is JSON, but holds something that is not taken: half a surrogate, a number beyond all
-/// bounds, more levels than anybody needs. What is not looked at does not stand in the way (§4.6).
+/// The id of a message that is JSON, but holds something that is not taken: a number beyond all bounds, more levels than anybody needs. What is not looked at does not stand in the way (§4.6).
 fn own_id(bytes: &[u8]) -> Option<RpcId> {
     #[derive(Deserialize)]
     struct Identified {
@@ -108,7 +108,7 @@ pub enum RequestError {
 /// # Errors
 /// It cannot be used.
 pub fn decode_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
-    let value: Value = serde_json::from_slice(body).map_err(|_| RequestError::Json)?;
+    let value: Value = json::from_slice(body).map_err(|_| RequestError::Json)?;
     let object = value.as_object().ok_or(RequestError::Shape)?;
     ChatRequest::read(object, Strictness::Http).ok_or(RequestError::Shape)
 }

@@ -616,13 +616,14 @@ fn values_follow_the_data_model() {
         ("-9007199254740993", ValueError::IntegerRange),
         (r#"{"a":1,"a":2}"#, ValueError::DuplicateKey),
         (r#"{"$b64":"***"}"#, ValueError::Base64),
-        ("\"\\ud800\"", ValueError::Json),
         ("1 2", ValueError::Json),
         ("", ValueError::Json),
     ] {
         assert_eq!(decode_json(text.as_bytes()), Err(error), "{text}");
     }
     assert_eq!(decode_json(b"\"\xFF\""), Err(ValueError::Json));
+    // Half a surrogate pair, as JavaScript writes a text that was cut in the middle of a character.
+    assert_eq!(decode_json(br#""hi \ud800""#), Ok(Value::Str("hi \u{fffd}".into())));
     assert_eq!(decode_json(b"9007199254740992"), Ok(Value::Int(1 << 53)));
     assert_eq!(decode_json(br#"{"$b64":"aGk="}"#), Ok(Value::Bin(Bytes::from_static(b"hi"))));
     assert_eq!(decode_msgpack(b"\xC4\x02hi"), Ok(Value::Bin(Bytes::from_static(b"hi"))));

@@ -20,6 +20,7 @@ mod connection;
 mod hex;
 mod id;
 mod journal;
+pub mod json;
 mod keys;
 mod limits;
 pub mod model;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use switchboard_core::json;
 
 use crate::error::{Code, Fault};
 use crate::message::{ClientEvent, Head, Role, ServerEvent};
@@ -62,7 +63,7 @@ fn decode<E>(
     if text.len() > MAX_TEXT {
         return Err(malformed("the message is too large", None));
     }
-    let Ok(Value::Object(mut envelope)) = serde_json::from_str(text) else {
+    let Ok(Value::Object(mut envelope)) = json::read_str(text, |text| serde_json::from_str(text)) else {
         return Err(malformed("the message is no JSON object", None));
     };
     let ident = ident(&envelope);
@@ -351,6 +352,14 @@ mod tests {
             encode_server(&head, &ready),
             r#"{"type":"server.ready","id":"s-1","seq":1,"ts":2,"state_seq":0,"role":"assistant","turn_id":"t","response_id":"r","reply_to":"c","data":{"context_version":1}}"#
         );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_read_as_a_replacement() {
+        let text = event("input.text", json!({"text": "hi X"})).to_string().replace('X', r"\ud83d");
+        let whole = event("input.text", json!({"text": "hi \u{fffd}"})).to_string();
+        assert_eq!(decode_client(&text), decode_client(&whole));
+        assert!(decode_client(&text).is_ok());
     }
 
     #[test]

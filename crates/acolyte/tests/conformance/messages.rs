@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_core::Frame;
 use switchboard_testkit::Script;
 
-use crate::support::{Seen, Talk, gist, reply_of, short, start_with};
+use crate::support::{Seen, Talk, frames, gist, reply_of, short, start_with};
 
 fn request(changes: Value) -> Value {
     let mut request = json!({"message": "hi", "history": [], "model": "m"});
@@ -34,6 +34,30 @@ fn accepts(changes: Value) -> bool {
 fn units(count: usize) -> [String; 3] {
     let pairs = "😀".repeat(count / 2) + &"x".repeat(count % 2);
     ["x".repeat(count), "é".repeat(count), pairs]
+}
+
+#[test]
+fn ac_089_half_a_surrogate_pair_is_read_as_a_replacement_wherever_it_stands() {
+    // What a terminal sends whose user has deleted half of an emoji; later messages have it in their history.
+    let first = r#"{"message":"hi \ud83dx","history":[],"model":"m","sessionId":"sess_s"}"#;
+    let entry =
+        r#"{"id":"msg_1","role":"user","content":"hi \ud83dx","timestamp":"2026-01-01T00:00:00.000Z"}"#;
+    let later =
+        format!(r#"{{"message":"😀 \ud83d\ude00","history":[{entry}],"model":"m","sessionId":"sess_s"}}"#);
+    let mut talk = Talk::new(Script::new());
+    for (request, output) in [(first, "hi \u{fffd}x"), (&later, "😀 😀")] {
+        let message = format!(r#"{{"id":"rpc_q","type":"chat.start","payload":{{"request":{request}}}}}"#);
+        talk.world.send(talk.peer, Frame::Text(message));
+        assert_eq!(reply_of(&talk.here(), "rpc_q")["output"], output);
+        let peer = talk.post(request);
+        let answer = talk.answer(peer);
+        assert_eq!(answer.head.unwrap().status, 200);
+        assert_eq!(frames(&answer.body).last().unwrap()["reply"]["output"], output);
+    }
+    // Elsewhere as well, keys included.
+    let text = r#"{"id":"rpc_q","type":"status.get","payload":{"\udc00":"\ud83d"}}"#;
+    talk.world.send(talk.peer, Frame::Text(text.to_owned()));
+    assert_eq!(talk.one()["type"], "status.result");
 }
 
 #[test]

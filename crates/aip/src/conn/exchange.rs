@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use switchboard_core::{
     Asked, Callsign, Close, Connection, Enrolled, Frame, Head, Input, Output, Principal, Reject, Reply, Role,
-    Seed, Timestamp, Violation, wide,
+    Seed, Timestamp, Violation, json, wide,
 };
 
 use crate::awaited::Dispatch;
@@ -87,7 +87,7 @@ impl Exchange {
 
     /// What is to be dispatched; checked in the order of the reference.
     fn task(&self, body: &[u8]) -> Result<Task, (u16, String)> {
-        let Ok(Value::Object(body)) = serde_json::from_slice::<Value>(body) else {
+        let Ok(Value::Object(body)) = json::from_slice::<Value>(body) else {
             return Err((422, "the body must be a JSON object".to_owned()));
         };
         let text = |key: &str| match body.get(key) {

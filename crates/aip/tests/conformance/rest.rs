@@ -42,6 +42,9 @@ fn aip_086_a_dispatch_is_checked_in_the_order_of_the_reference() {
     let (head, body) = talk.world.exchange(&talk.aip, &request, b"{").unwrap();
     assert_eq!(head.status, 422);
     assert!(serde_json::from_str::<Value>(&body).unwrap()["detail"].is_string());
+    // Half a surrogate pair, as a page writes a text that was cut in the middle of a character.
+    let (head, _) = talk.world.exchange(&talk.aip, &request, br#"{"request":"\ud83d"}"#).unwrap();
+    assert_eq!(head.status, 400, "its client is what is missing");
     let bad = "Invalid task_name: must be a non-empty string of characters [A-Za-z0-9._-] and must not start with '.'";
     for (body, status, why) in [
         (json!({}), 400, "Empty task content"),

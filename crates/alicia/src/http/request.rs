@@ -1,7 +1,7 @@
 //! What a request asks for: path, query, headers and body.
 
 use serde_json::{Map, Value};
-use switchboard_core::{Method, OpeningRequest};
+use switchboard_core::{Method, OpeningRequest, json};
 
 use crate::id::Id;
 
@@ -63,7 +63,7 @@ pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
     if body.is_empty() {
         return Ok(Map::new());
     }
-    match serde_json::from_slice(body) {
+    match json::from_slice(body) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) | Err(_) => Err(Problem::malformed("the body must be a JSON object")),
     }

@@ -108,6 +108,14 @@ fn a_deleted_conversation_is_gone() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_read_as_a_replacement() {
+    let mut town = Town::new();
+    let path = "/api/v1/conversations";
+    let answer = town.ask("ann", Method::Post, path, &[], r#"{"title":"hi \ud83d"}"#);
+    assert_eq!(answer.json()["title"], "hi \u{fffd}");
+}
+
+#[test]
 fn what_is_malformed_is_refused() {
     let mut town = Town::new();
     let path = format!("/api/v1/conversations/{}", town.conversation());

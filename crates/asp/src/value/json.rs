@@ -9,12 +9,17 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serializer as _;
+use switchboard_core::json;
 
 use super::{BYTES_KEY, MAX_DEPTH, MAX_INT, MAX_MAP_ENTRIES, MAX_NODES, Map, Value};
 use crate::error::ValueError;
 
 /// Reads exactly one JSON value. An integer literal that does not fit 64 bits is read as a float.
 pub fn decode_json(payload: &[u8]) -> Result<Value, ValueError> {
+    json::read(payload, decode)
+}
+
+fn decode(payload: &[u8]) -> Result<Value, ValueError> {
     let budget = Budget { nodes: Cell::new(MAX_NODES), fault: Cell::new(None) };
     let mut tokens = serde_json::Deserializer::from_slice(payload);
     let decoded = Seed { budget: &budget, depth: 0 }.deserialize(&mut tokens);

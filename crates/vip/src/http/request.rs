@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use switchboard_core::json;
 
 use crate::audio::Format;
 use crate::error::{Code, Fault};
@@ -43,7 +44,7 @@ pub(super) enum Mode {
 
 impl CreateRequest {
     pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
-        let body: Value = serde_json::from_slice(body).map_err(|_| malformed("", "the body is not JSON"))?;
+        let body: Value = json::from_slice(body).map_err(|_| malformed("", "the body is not JSON"))?;
         let body = Object {
             members: body.as_object().ok_or_else(|| malformed("", "the body is no object"))?,
             at: "",

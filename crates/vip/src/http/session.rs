@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_core::{Cell, Comparison, Condition, Found, Lookup, Op, Order, Question, SessionId, Within};
+use switchboard_core::{
+    Cell, Comparison, Condition, Found, Lookup, Op, Order, Question, SessionId, Within, json,
+};
 
 use crate::errand::{Answered, Errand, Performed, Vouched};
 use crate::error::{Code, Fault};
@@ -144,7 +146,7 @@ impl Exchange {
         if !claims.scp.split(' ').any(|scope| scope == "function:call") {
             return Err(Fault::new(Code::AuthScope).because("the token does not allow function:call"));
         }
-        let body: Value = serde_json::from_slice(body)
+        let body: Value = json::from_slice(body)
             .map_err(|_| Fault::new(Code::ProtoMalformed).because("the body is not JSON"))?;
         let invocation = body["invocation_id"].as_str().unwrap_or_default().to_owned();
         if invocation.is_empty() || invocation.chars().count() > 40 {

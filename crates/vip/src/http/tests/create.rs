@@ -28,6 +28,12 @@ fn vip_001_a_valid_request_in_production_is_a_session() {
 }
 
 #[test]
+fn half_a_surrogate_pair_in_a_request_is_read_as_a_replacement() {
+    let body = wish(|wish| wish["metadata"] = json!({"note": "HALF"})).to_string().replace("HALF", r"\ud83d");
+    assert!(crate::http::request::CreateRequest::read(body.as_bytes()).is_ok());
+}
+
+#[test]
 fn vip_002_production_needs_a_token() {
     let mut desk = desk(|_| {});
     assert_eq!(desk.ask(to(protocol::SESSIONS, ""), &wish(|_| {})).0, 401);
