@@ -74,6 +74,7 @@ impl World {
             history: None,
             workspace: None,
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::from_secs(10_000),

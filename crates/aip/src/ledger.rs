@@ -220,6 +220,7 @@ mod tests {
             device: None,
             origin: Box::new(Origin { options, ..Origin::new("ann".into(), protocol) }),
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::default(),

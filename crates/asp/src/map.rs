@@ -193,7 +193,8 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
             Rendered::Record(RecordBody::Start { run: turn.to_string(), model: None })
         }
         Event::TurnStarted { .. } => Rendered::Nothing,
-        Event::TurnReleased { .. } => streamed(status(State::Retrying, None, None)),
+        Event::TurnReleased { deadline: Some(_), .. } => Rendered::Nothing,
+        Event::TurnReleased { deadline: None, .. } => streamed(status(State::Retrying, None, None)),
         Event::TurnOutput { output, .. } => render_output(output, viewer),
         Event::CallRequested { call, .. } => match &call.kind {
             CallKind::Tool { name, args } if executes(name, &call.executor, viewer) => {

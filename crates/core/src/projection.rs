@@ -252,7 +252,7 @@ pub fn rows(before: &Session, committed: &Committed) -> Vec<Row> {
             row.started_at.get_or_insert(at);
             vec![Row::Turn(row)]
         }
-        Event::TurnReleased { turn } => turn_row(before, turn).map(Row::Turn).into_iter().collect(),
+        Event::TurnReleased { turn, .. } => turn_row(before, turn).map(Row::Turn).into_iter().collect(),
         Event::TurnEnded { turn, end } => {
             let Some(mut row) = turn_row(before, turn) else { return Vec::new() };
             let (status, whole) = match &end.outcome {

@@ -61,6 +61,27 @@ impl Load {
         Ok(load)
     }
 
+    /// One more connection, of Acolyte: of the chats that are asked for at once, one runs and the others wait.
+    pub(crate) async fn queue(&mut self, number: usize, url: &str, shape: Shape) -> anyhow::Result<()> {
+        let session = format!("sess_faults{}", self.book.request());
+        let client = acolyte::Client::connect(acolyte_options(url)).await?;
+        let recorder = self.book.recorder(format!("acolyte {number} (queueing)"), None);
+        let (book, stop) = (self.book.clone(), self.stop.subscribe());
+        self.speakers.spawn(async move {
+            while !*stop.borrow() {
+                let chats = (0..QUEUED).map(|_| {
+                    let request = book.request();
+                    talk::acolyte(&client, &session, request, shape.prompt(request), &recorder)
+                });
+                let told = futures_util::future::join_all(chats).await;
+                let worst = told.into_iter().find(|told| *told != Told::Answered);
+                pause_after(worst.unwrap_or(Told::Answered)).await;
+            }
+            client.close().await;
+        });
+        Ok(())
+    }
+
     /// Lets nobody ask again, and waits until everybody has the end of what was asked.
     ///
     /// # Errors
@@ -231,5 +252,7 @@ pub(crate) fn alicia_options(url: &str) -> alicia::Options {
     alicia::Options::new(url).first_attempt(alicia::FirstAttempt::KeepTrying)
 }
 
+/// Chats that are asked for at once on one connection.
+const QUEUED: usize = 4;
 /// How long the last answers may take.
 const PATIENCE: Duration = Duration::from_secs(60);

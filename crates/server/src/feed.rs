@@ -248,7 +248,7 @@ mod tests {
         let event = |seq| Committed {
             position: Position { epoch: 1, seq },
             at: Timestamp::default(),
-            event: Event::TurnReleased { turn: "t".into() },
+            event: Event::TurnReleased { turn: "t".into(), deadline: None },
         };
         Arc::new(Batch { events: seqs.map(event).collect() })
     }

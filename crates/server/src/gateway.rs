@@ -452,6 +452,7 @@ impl Gateway {
             | Op::Stand(_)
             | Op::Chronicle { .. }
             | Op::Record { .. }
+            | Op::Release { .. }
             | Op::Interrupt { .. }
             | Op::Conclude { .. }
             | Op::Progress { .. }

@@ -170,6 +170,7 @@ fn turn_event() -> impl Strategy<Value = Event> {
                     device: device.map(Callsign::new),
                     origin: Box::new(origin),
                     serial,
+                    held: !serial,
                     once: false,
                     setting: None,
                     deadline: Timestamp::from_micros(deadline),
@@ -186,7 +187,10 @@ fn turn_event() -> impl Strategy<Value = Event> {
             turn,
             claim: Claim { worker: WorkerId::new(worker), fence, relayed: false }
         }),
-        turn().prop_map(|turn| Event::TurnReleased { turn }),
+        (turn(), option::of(any::<u64>())).prop_map(|(turn, deadline)| Event::TurnReleased {
+            turn,
+            deadline: deadline.map(Timestamp::from_micros)
+        }),
         (turn(), output()).prop_map(|(turn, output)| Event::TurnOutput { turn, output }),
         (turn(), option::of(name()), option::of(any::<String>())).prop_map(|(turn, by, reason)| {
             Event::TurnInterrupted { turn, by: by.map(PrincipalId::new), reason }

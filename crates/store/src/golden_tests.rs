@@ -40,7 +40,7 @@ fn fields_of_the_future_are_ignored() {
     });
     rmp_serde::encode::write_named(&mut bytes, &stored).unwrap();
     let batch = decode_batch(&bytes).unwrap();
-    assert_eq!(batch.events[0].event, Event::TurnReleased { turn: TurnId::from("t") });
+    assert_eq!(batch.events[0].event, Event::TurnReleased { turn: TurnId::from("t"), deadline: None });
     assert_eq!(batch.first(), 5);
 }
 
@@ -221,6 +221,7 @@ fn golden_batch() -> Batch {
             device: None,
             origin: Box::new(origin),
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::from_secs(1_800_000_000),
@@ -236,7 +237,7 @@ fn golden_batch() -> Batch {
             turn: turn.clone(),
             claim: Claim { worker: WorkerId::from("w"), fence: 1, relayed: false },
         },
-        Event::TurnReleased { turn: turn.clone() },
+        Event::TurnReleased { turn: turn.clone(), deadline: None },
     ];
     events.extend(outputs.map(|output| Event::TurnOutput { turn: turn.clone(), output }));
     events.extend([
@@ -309,6 +310,7 @@ fn golden_devices() -> Batch {
                 options: Value::Null,
             }),
             serial: false,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::NEVER,

@@ -71,6 +71,7 @@ fn start(turn: &str, input: &str, device: &str) -> Output {
         history: None,
         workspace: None,
         serial: false,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::NEVER,

@@ -120,6 +120,7 @@ fn free_turn(world: &mut World, input: &str) -> SessionId {
         history: None,
         workspace: None,
         serial: true,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::NEVER,

@@ -106,6 +106,7 @@ pub(crate) fn accepted(turn: &TurnId, protocol: &str) -> Event {
         device: None,
         origin: Box::new(Origin::new("ann".into(), protocol)),
         serial: false,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::NEVER,

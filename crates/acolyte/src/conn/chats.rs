@@ -31,18 +31,7 @@ impl AcolyteConnection {
             let why = format!("RPC queue is full ({} queued). Try again shortly.", self.waiting.len());
             return self.refuse(&id, why);
         }
-        let chat = self.chat(request);
-        let task = chat.task.clone();
-        self.ledger.accept(task.clone(), self.principal.id.clone(), chat.session.clone(), self.now);
-        self.chats.insert(id.clone(), chat);
-        self.send(&id, &ServerMessage::ChatAccepted { task: task.clone() });
-        if self.slot == Slot::Free {
-            return self.begin(id);
-        }
-        self.ledger.advance(&task, TaskState::Queued, self.now);
-        self.waiting.push_back(id.clone());
-        let position = self.waiting.len() as u64;
-        self.send(&id, &ServerMessage::ChatQueued { position });
+        self.take_in(id, &request);
     }
 
     /// The one request of a stream over HTTP.
@@ -58,27 +47,70 @@ impl AcolyteConnection {
                 return self.hang_up();
             }
         };
-        let chat = self.chat(request);
-        let task = chat.task.clone();
-        self.ledger.accept(task.clone(), self.principal.id.clone(), chat.session.clone(), self.now);
-        let head = Head {
-            status: 200,
-            headers: vec![
-                ("content-type", "text/event-stream".into()),
-                ("cache-control", "no-cache".into()),
-                ("connection", "keep-alive".into()),
-                ("acolyte-task-id", task.to_string()),
-            ],
-        };
-        self.out.push_back(Output::Send(Frame::Head(Box::new(head))));
-        self.clock.sent_at = self.now;
         // Nobody else can see it, so any id will do.
-        let id = RpcId::unknown();
-        self.chats.insert(id.clone(), chat);
-        self.begin(id);
+        self.take_in(RpcId::unknown(), &request);
     }
 
-    fn chat(&mut self, request: Box<ChatRequest>) -> Chat {
+    /// Hands a chat to its session. The client hears of it when that is committed: what it knows of is in the log,
+    /// whatever becomes of this process.
+    fn take_in(&mut self, id: RpcId, request: &ChatRequest) {
+        let mut chat = self.chat(request);
+        if self.slot == Slot::Free {
+            self.slot = Slot::Chat(id.clone());
+            chat.state = ChatState::Starting;
+        } else {
+            self.waiting.push_back(id.clone());
+        }
+        let new = self.new_turn(&id, &chat, request);
+        self.chats.insert(id.clone(), chat);
+        match new {
+            Err(why) => {
+                let body = Code::UNKNOWN.body(Source::Server, why, self.error_id());
+                self.fail(&id, body);
+            }
+            Ok(new) => {
+                self.take_part(&id, request.session_id.as_deref());
+                self.submit_turn(&id, new);
+            }
+        }
+    }
+
+    /// Tells the client that its chat was taken, and, where others go first, which place it has.
+    pub(super) fn accept(&mut self, id: &RpcId) {
+        self.acknowledge(id);
+        let Some(place) = self.waiting.iter().position(|waiting| waiting == id) else { return };
+        let Some(chat) = self.chats.get(id) else { return };
+        self.ledger.advance(&chat.task, TaskState::Queued, self.now);
+        self.send(id, &ServerMessage::ChatQueued { position: place as u64 + 1 });
+    }
+
+    pub(super) fn acknowledge(&mut self, id: &RpcId) {
+        let Some(chat) = self.chats.get_mut(id) else { return };
+        chat.submitted = None;
+        if std::mem::replace(&mut chat.accepted, true) {
+            return;
+        }
+        let task = chat.task.clone();
+        self.ledger.accept(task.clone(), self.principal.id.clone(), chat.session.clone(), self.now);
+        match self.wire {
+            Wire::Rpc => self.send(id, &ServerMessage::ChatAccepted { task }),
+            Wire::Stream => {
+                let head = Head {
+                    status: 200,
+                    headers: vec![
+                        ("content-type", "text/event-stream".into()),
+                        ("cache-control", "no-cache".into()),
+                        ("connection", "keep-alive".into()),
+                        ("acolyte-task-id", task.to_string()),
+                    ],
+                };
+                self.clock.sent_at = self.now;
+                self.out.push_back(Output::Send(Frame::Head(Box::new(head))));
+            }
+        }
+    }
+
+    fn chat(&mut self, request: &ChatRequest) -> Chat {
         let counter = self.derive();
         let turn = TurnId::fresh(&self.seed, counter);
         let task = TaskId::of(&turn);
@@ -92,8 +124,8 @@ impl AcolyteConnection {
             session,
             state: ChatState::Waiting,
             rendering: Rendering::new(self.agent.as_str(), self.lists),
-            request: Some(request),
             submitted: None,
+            accepted: false,
             aborts: Vec::new(),
             said_at: self.now,
             retry_at: None,
@@ -112,22 +144,31 @@ impl AcolyteConnection {
         SessionId::named(&self.principal, &format!("\0acolyte\0{task}"))
     }
 
-    /// Gives a chat the connection's one place.
+    /// Gives a chat that waited the connection's one place.
     fn begin(&mut self, id: RpcId) {
         let Some(chat) = self.chats.get_mut(&id) else { return };
         chat.state = ChatState::Starting;
+        let put_off = chat.is_put_off();
         self.slot = Slot::Chat(id.clone());
-        let Some(request) = chat.request.take() else { return };
-        let Some(chat) = self.chats.get(&id) else { return };
-        match self.new_turn(&id, chat, &request) {
-            Err(why) => {
-                let body = Code::UNKNOWN.body(Source::Server, why, self.error_id());
-                self.fail(&id, body);
-            }
-            Ok(new) => {
-                self.take_part(&id, request.session_id.as_deref());
-                self.submit_turn(&id, new);
-            }
+        if !put_off {
+            self.release(&id);
+        }
+    }
+
+    fn release(&mut self, id: &RpcId) {
+        let Some(chat) = self.chats.get(id) else { return };
+        let (session, turn) = (chat.session.clone(), chat.turn.clone());
+        let deadline = self.now.after(Duration::from_secs(self.limits.chat_s.into()));
+        self.submit(&session, Op::Release { turn, deadline }, Pending::Release(id.clone()));
+    }
+
+    /// What the session did not take for the moment is tried again.
+    pub(super) fn release_rejected(&mut self, id: &RpcId, reject: &Reject) {
+        // Otherwise it is over, and the client hears of that as it does of every end.
+        if matches!(reject, Reject::RateLimited { .. } | Reject::Busy | Reject::Unavailable { .. })
+            && let Some(chat) = self.chats.get_mut(id)
+        {
+            chat.retry_at = Some(self.now.after(RELEASE_AGAIN));
         }
     }
 
@@ -153,13 +194,17 @@ impl AcolyteConnection {
             options: Rendering::options(request),
             ..Origin::new(self.principal.id.clone(), map::PROTOCOL)
         };
-        let deadline = self.now.after(Duration::from_secs(self.limits.chat_s.into()));
+        let held = chat.state == ChatState::Waiting;
+        // Those that go first may take as long each.
+        let ahead = if held { self.waiting.len() as u64 } else { 0 };
+        let deadline = self.now.after(Duration::from_secs(u64::from(self.limits.chat_s) * (1 + ahead)));
         Ok(NewTurn {
             agent: Some(self.agent_for(&request.model)),
             history: Some(history),
             workspace: request.workspace.clone(),
             // The client tells the history, so nothing has to wait for it (R7).
             serial: false,
+            held,
             meta: map::meta(request),
             setting: map::setting(request).map(Box::new),
             ..NewTurn::new(chat.turn.clone(), map::turn_request(request), origin, deadline)
@@ -216,8 +261,22 @@ impl AcolyteConnection {
             return;
         }
         let (code, message) = reject_words(reject);
+        let passing = matches!(reject, Reject::Busy | Reject::Unavailable { .. } | Reject::Draining);
+        if passing && !chat.accepted && self.wire == Wire::Rpc {
+            return self.turn_away(id, &message);
+        }
         let body = code.body(Source::Server, message, self.error_id());
         self.fail(id, body);
+    }
+
+    /// Refuses a chat that could not be stored: it has had no effect, and may be sent again.
+    fn turn_away(&mut self, id: &RpcId, why: &str) {
+        let Some(chat) = self.chats.remove(id) else { return };
+        self.refuse(id, why);
+        for abort in &chat.aborts {
+            self.answer_abort(abort, id, false);
+        }
+        self.leave(id, &chat);
     }
 
     /// Starts again what came too fast.
@@ -229,20 +288,25 @@ impl AcolyteConnection {
             .filter_map(|(id, chat)| chat.retry_at.take_if(|at| *at <= now).map(|_| id.clone()))
             .collect();
         for id in due {
-            if let Some(new) = self.chats.get_mut(&id).and_then(|chat| chat.submitted.take()) {
-                self.submit_turn(&id, *new);
+            let Some(chat) = self.chats.get_mut(&id) else { continue };
+            let waits = chat.state == ChatState::Waiting;
+            match chat.submitted.take() {
+                Some(new) => self.submit_turn(&id, NewTurn { held: waits, ..*new }),
+                None => self.release(&id),
             }
         }
     }
 
     /// Ends a chat that never had an answer; the client is told that it began (R11).
     pub(super) fn fail(&mut self, id: &RpcId, body: ErrorBody) {
+        self.acknowledge(id);
         let Some(chat) = self.chats.get(id) else { return };
         if chat.state != ChatState::Running {
             if chat.is_kept() {
                 self.ledger.advance(&chat.task, TaskState::Running, self.now);
             }
-            if self.wire == Wire::Rpc {
+            // Never before its turn.
+            if self.wire == Wire::Rpc && chat.state == ChatState::Starting {
                 self.send(id, &ServerMessage::ChatStarted);
             }
         }
@@ -252,6 +316,7 @@ impl AcolyteConnection {
     /// The one end of a chat: its task changes first, then the client hears of it (R10), then
     /// everybody who still waits, and last whoever asked for the end.
     pub(super) fn end(&mut self, id: &RpcId, state: TaskState, terminal: Terminal) {
+        self.acknowledge(id);
         let Some(chat) = self.chats.remove(id) else { return };
         if chat.is_kept() {
             self.ledger.advance(&chat.task, state, self.now);
@@ -264,13 +329,23 @@ impl AcolyteConnection {
         for abort in &chat.aborts {
             self.answer_abort(abort, id, state == TaskState::Cancelled);
         }
-        self.part(&chat);
+        self.leave(id, &chat);
+        if self.wire == Wire::Stream {
+            self.hang_up();
+        }
+    }
+
+    /// Makes room for the others after a chat that is gone.
+    fn leave(&mut self, id: &RpcId, chat: &Chat) {
+        let waiting = self.waiting.len();
+        self.waiting.retain(|waiting| waiting != id);
+        if self.waiting.len() < waiting {
+            self.tell_positions();
+        }
+        self.part(chat);
         if self.slot == Slot::Chat(id.clone()) {
             self.slot = Slot::Free;
             self.next();
-        }
-        if self.wire == Wire::Stream {
-            self.hang_up();
         }
     }
 
@@ -303,7 +378,8 @@ impl AcolyteConnection {
 
     /// Takes the next chat, once everybody who still waits knows their new place (Q4).
     pub(super) fn next(&mut self) {
-        if self.slot != Slot::Free {
+        // What waits when the server leaves, waits for the server that comes after it.
+        if self.slot != Slot::Free || self.leaving {
             return;
         }
         let Some(id) = self.waiting.pop_front() else { return };
@@ -314,7 +390,9 @@ impl AcolyteConnection {
     fn tell_positions(&mut self) {
         let waiting: Vec<RpcId> = self.waiting.iter().cloned().collect();
         for (id, position) in waiting.iter().zip(1..) {
-            self.send(id, &ServerMessage::ChatQueued { position });
+            if self.chats.get(id).is_some_and(|chat| chat.accepted) {
+                self.send(id, &ServerMessage::ChatQueued { position });
+            }
         }
     }
 
@@ -323,6 +401,9 @@ impl AcolyteConnection {
         self.chats.values().filter_map(|chat| chat.retry_at).min()
     }
 }
+
+/// When a chat that could not be released is tried again.
+const RELEASE_AGAIN: Duration = Duration::from_millis(500);
 
 /// How a chat ends for its client.
 #[derive(Debug)]

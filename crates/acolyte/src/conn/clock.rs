@@ -64,7 +64,10 @@ impl AcolyteConnection {
             Wire::Stream => {
                 if self.clock.sent_at.after(secs(self.limits.keepalive_s)) <= now {
                     self.clock.sent_at = now;
-                    self.out.push_back(Output::Send(Frame::Text(codec::KEEPALIVE.to_owned())));
+                    // Nothing comes before the head.
+                    if self.chats.values().any(|chat| chat.accepted) {
+                        self.out.push_back(Output::Send(Frame::Text(codec::KEEPALIVE.to_owned())));
+                    }
                 }
             }
             Wire::Rpc => {
@@ -116,15 +119,16 @@ impl AcolyteConnection {
             CloseReason::Unauthorized => ("unauthorized", Some(words::ABORTED)),
             CloseReason::Internal => ("internal", Some(words::ABORTED)),
         };
+        self.leaving |= reason == CloseReason::Restart;
         self.abandon(why, terminal);
         self.shut(reason.close());
     }
 
     /// A server that leaves closes connections on which nothing goes on any more.
     pub(super) fn leave_if_done(&mut self) {
-        let idle = self.chats.is_empty() && self.attaching.is_empty();
-        if self.leaving && !self.closed && idle {
-            self.shut(CloseReason::Restart.close());
+        let waits = |chat: &super::Chat| chat.state == ChatState::Waiting;
+        if self.leaving && !self.closed && self.attaching.is_empty() && self.chats.values().all(waits) {
+            self.close(CloseReason::Restart);
         }
     }
 

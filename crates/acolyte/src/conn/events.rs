@@ -34,6 +34,10 @@ impl AcolyteConnection {
 
     /// One chat takes in one event of its turn.
     fn hear(&mut self, id: &RpcId, committed: &Committed) {
+        // What happens to it is in the log, and so is it.
+        if self.chats.get(id).is_some_and(|chat| !chat.accepted) {
+            self.accept(id);
+        }
         let Committed { position, at, event } = committed;
         self.derived += 1;
         let (counter, now, wire) = (self.derived, self.now, self.wire);

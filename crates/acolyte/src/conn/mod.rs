@@ -26,7 +26,7 @@ use crate::error::words;
 use crate::ledger::Ledger;
 use crate::limits::AcolyteLimits;
 use crate::map::{ListNames, Rendering};
-use crate::message::{Capabilities, ChatRequest, ClientMessage, ErrorId, RpcId, ServerMessage, TaskId};
+use crate::message::{Capabilities, ClientMessage, ErrorId, RpcId, ServerMessage, TaskId};
 use crate::protocol::Service;
 use crate::state::ChatState;
 use attach::Attaching;
@@ -91,16 +91,16 @@ struct Chat {
     turn: TurnId,
     session: SessionId,
     state: ChatState,
-    /// What is asked, until it is handed to the session.
-    request: Option<Box<ChatRequest>>,
     /// The turn that was asked for, until the session has taken it.
     submitted: Option<Box<NewTurn>>,
+    /// The client knows that it was taken.
+    accepted: bool,
     rendering: Rendering,
     /// The messages that ask for its end.
     aborts: Vec<RpcId>,
     /// When the client last heard of it.
     said_at: Timestamp,
-    /// It comes too fast, and is tried again then.
+    /// What was asked of its session came too fast, and is tried again then.
     retry_at: Option<Timestamp>,
     /// Whether it takes up the connection's one place; chats that are attached do not.
     own: bool,
@@ -121,6 +121,11 @@ impl Chat {
     const fn is_kept(&self) -> bool {
         self.own || self.link.is_some()
     }
+
+    /// Whether it came too fast, so that its session does not know of it.
+    const fn is_put_off(&self) -> bool {
+        self.retry_at.is_some() && self.submitted.is_some()
+    }
 }
 
 /// Ties a chat to its turn beyond this connection.
@@ -135,6 +140,8 @@ struct Link {
 enum Pending {
     /// The turn of a chat.
     Start(RpcId),
+    /// A chat that waited begins.
+    Release(RpcId),
     /// A session that is followed from there.
     Follow(SessionId, Option<Position>),
     /// The end of a chat.
@@ -240,11 +247,7 @@ impl AcolyteConnection {
     fn done(&mut self, request: RequestId, answer: Answer) {
         let Some(pending) = self.pending.answered(request) else { return };
         match (pending, answer) {
-            (Pending::Start(id), Answer::Turn { .. }) => {
-                if let Some(chat) = self.chats.get_mut(&id) {
-                    chat.submitted = None;
-                }
-            }
+            (Pending::Start(id), Answer::Turn { .. }) => self.accept(&id),
             (Pending::Interrupt(id), _) => self.interrupted(&id),
             (Pending::TakeOver(id), Answer::Attachment(view)) => self.taken_over(&id, &view),
             (Pending::Follow(session, from), Answer::Attached(view)) => self.following(&session, from, &view),
@@ -253,6 +256,7 @@ impl AcolyteConnection {
             (Pending::Find(id, task), Answer::Found(row)) => self.found(&id, &task, row.as_deref()),
             (
                 Pending::Start(_)
+                | Pending::Release(_)
                 | Pending::Follow(..)
                 | Pending::TakeOver(_)
                 | Pending::Watch(..)
@@ -268,6 +272,7 @@ impl AcolyteConnection {
         let Some(pending) = self.pending.answered(request) else { return };
         match pending {
             Pending::Start(id) => self.start_rejected(&id, reject),
+            Pending::Release(id) => self.release_rejected(&id, reject),
             Pending::Follow(session, _) => self.not_followed(&session, reject),
             Pending::Interrupt(id) => self.interrupt_rejected(&id, reject),
             Pending::TakeOver(id) => self.not_taken_over(&id),

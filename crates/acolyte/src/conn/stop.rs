@@ -1,10 +1,9 @@
 //! Chats that are stopped: by their client, or because their connection ends (§7.3, §7.4).
 
-use switchboard_core::model::NewTurn;
 use switchboard_core::{Op, Reject, SessionId};
 
 use super::chats::Terminal;
-use super::{AcolyteConnection, Chat, Link, Pending, RpcId, Slot};
+use super::{AcolyteConnection, Link, Pending, RpcId, Slot};
 use crate::error::{Code, Source, reject_words, words};
 use crate::message::ServerMessage;
 use crate::state::{ChatState, TaskState};
@@ -14,8 +13,8 @@ impl AcolyteConnection {
     pub(super) fn abort(&mut self, id: RpcId, request: RpcId) {
         let Some(chat) = self.chats.get_mut(&request) else { return self.answer_abort(&id, &request, false) };
         chat.aborts.push(id);
-        if chat.state == ChatState::Waiting || chat.retry_at.is_some() {
-            // Not handed to its session, so nobody has to be asked.
+        if chat.is_put_off() {
+            // Its session does not know of it, so nobody has to be asked.
             self.end_aborted(&request);
         } else if chat.aborts.len() == 1 {
             let (session, turn) = (chat.session.clone(), chat.turn.clone());
@@ -84,48 +83,46 @@ impl AcolyteConnection {
         let waiting: Vec<RpcId> = self.waiting.drain(..).collect();
         let running: Vec<RpcId> = self.chats.keys().filter(|id| !waiting.contains(id)).cloned().collect();
         for id in running.into_iter().chain(waiting) {
-            if let Some(chat) = self.chats.remove(&id)
+            if let Some(chat) = self.chats.get(&id)
                 && chat.is_kept()
+                && !self.leave_behind(&id)
             {
-                self.abandon_one(&id, chat, reason, terminal);
+                self.abandon_one(&id, reason, terminal);
             }
+            self.chats.remove(&id);
         }
     }
 
-    fn abandon_one(&mut self, id: &RpcId, mut chat: Chat, reason: &str, terminal: Option<&str>) {
-        if let Some(link) = chat.link.clone()
-            && self.leave_behind(id, &mut chat, link)
-        {
-            return;
+    fn abandon_one(&mut self, id: &RpcId, reason: &str, terminal: Option<&str>) {
+        if let Some(message) = terminal {
+            self.acknowledge(id);
+            let body = Code::ABORTED.body(Source::Server, message, self.error_id());
+            self.tell(id, Terminal::Error(body));
         }
+        let Some(chat) = self.chats.remove(id) else { return };
         self.ledger.advance(&chat.task, TaskState::Cancelled, self.now);
         if chat.follows {
             let op = Op::Interrupt { turn: chat.turn.clone(), reason: Some(reason.to_owned()) };
             self.submit(&chat.session, op, Pending::Nothing);
             self.part(&chat);
         }
-        if let Some(message) = terminal {
-            let body = Code::ABORTED.body(Source::Server, message, self.error_id());
-            self.tell(id, Terminal::Error(body));
-        }
     }
 
-    /// Lets a chat go on without this connection, so that it can be followed again. One that still
-    /// waits is handed to its session, where it waits for the others instead.
-    fn leave_behind(&mut self, id: &RpcId, chat: &mut Chat, link: Link) -> bool {
-        // Its client wanted it to end, or it has not begun.
-        if chat.retry_at.is_some() || !chat.aborts.is_empty() {
+    /// Lets a chat go on without this connection, so that it can be followed again. One that still waits is released
+    /// by that, and waits for others of its session only.
+    fn leave_behind(&mut self, id: &RpcId) -> bool {
+        let Some(chat) = self.chats.get(id) else { return false };
+        let Some(link) = chat.link.clone() else { return false };
+        // It is in no log, or its client wanted it to end.
+        if chat.is_put_off() || !chat.aborts.is_empty() {
             return false;
         }
-        if let Some(request) = chat.request.take() {
-            let Ok(new) = self.new_turn(id, chat, &request) else { return false };
-            self.open(&chat.session, request.session_id.as_deref());
-            self.open_attachment(&chat.session, link.clone());
-            let new = NewTurn { serial: true, ..new };
-            self.submit(&chat.session, Op::StartTurn(Box::new(new)), Pending::Nothing);
-        }
         self.ledger.leave(&chat.task);
-        self.detach(&chat.session, link);
+        // A server that leaves releases nothing: the one that comes after it does.
+        if !(self.leaving && chat.state == ChatState::Waiting) {
+            let session = chat.session.clone();
+            self.detach(&session, link);
+        }
         true
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_acolyte::AcolyteLimits;
-use switchboard_testkit::{PeerId, Recovery, Script, Settings, Step};
+use switchboard_testkit::{CrashPoint, PeerId, Recovery, Script, Settings, Step};
 
 use crate::support::{Seen, Talk, attach, count, events, gist, hang, of, short, task_of, text, texts};
 
@@ -318,10 +318,10 @@ fn chats_that_waited_go_on_after_a_cut_one_after_another() {
     let bad = json!({"message": "x", "history": [5], "model": "m"});
     talk.say(talk.peer, &crate::support::start_with("rpc_6", bad));
     let heard = talk.here();
-    assert_eq!(talk.status(asker)["rpc_queue_length"], 5);
+    assert_eq!(talk.status(asker)["rpc_queue_length"], 4);
     talk.world.cut(talk.peer);
     assert_eq!(talk.status(asker)["rpc_queue_length"], 0);
-    assert_eq!(talk.state(asker, &task_of(&heard, "rpc_6")), "cancelled");
+    assert_eq!(talk.state(asker, &task_of(&heard, "rpc_6")), "failed");
     let peer = come_back(&mut talk);
     talk.say(peer, &attach("rpc_3", Some(&task_of(&heard, "rpc_3")), Some("sess_s"), 0));
     talk.world.advance(0);
@@ -358,6 +358,58 @@ fn a_chat_that_waits_in_its_session_is_queued_also_after_a_restart() {
 }
 
 #[test]
+fn ac_092_chats_that_wait_run_after_a_restart_planned_or_not() {
+    for planned in [false, true] {
+        let mut talk = resuming(hang().on("next *", vec![Step::Echo]));
+        talk.start_in(talk.peer, "rpc_1", "sess_s", "hang");
+        talk.start_in(talk.peer, "rpc_2", "sess_s", "next 2");
+        talk.start("rpc_3", "next 3");
+        let heard = talk.here();
+        if planned {
+            talk.world.evict(talk.peer, switchboard_core::CloseReason::Restart);
+            assert_eq!(talk.seen(talk.peer), [Seen::Close(1001)], "no end: they run later");
+            assert_eq!(count(&talk.world, "turn_started"), 1, "the server that leaves begins nothing");
+        }
+        talk.restart();
+        talk.offer(talk.peer, "task.resume");
+        for (number, session) in [(2, Some("sess_s")), (3, None)] {
+            let task = task_of(&heard, &format!("rpc_{number}"));
+            talk.say(talk.peer, &attach("rpc_9", Some(&task), session, 0));
+            talk.world.advance(1000);
+            assert_eq!(gist(&talk.here()).last().unwrap(), &format!(r#"9 done "next {number}""#));
+        }
+    }
+}
+
+#[test]
+fn ac_092_whoever_was_told_of_a_chat_finds_it_after_a_crash_in_that_moment() {
+    for point in [CrashPoint::BeforeAppend, CrashPoint::AfterAppend] {
+        for waits in [false, true] {
+            let mut talk = resuming(hang().recovering(Recovery::Replay));
+            if waits {
+                talk.start("rpc_1", "hang");
+                talk.here();
+            }
+            talk.world.crash_at(point, Some("turn_accepted"));
+            talk.start_in(talk.peer, "rpc_2", "sess_s", "hang");
+            let told = talk.seen(talk.peer);
+            assert!(!told.iter().any(|seen| matches!(seen, Seen::Message(_))), "{told:?}");
+            let stored = count(&talk.world, "turn_accepted") - usize::from(waits);
+            assert_eq!(stored, usize::from(matches!(point, CrashPoint::AfterAppend)));
+            // And one that was told of is in the log before.
+            talk.restart();
+            talk.offer(talk.peer, "task.resume");
+            talk.start_in(talk.peer, "rpc_3", "sess_t", "hang");
+            let task = task_of(&talk.here(), "rpc_3");
+            talk.restart();
+            assert_eq!(talk.task_in(talk.peer, &task, Some("sess_t")), Value::Null, "no offer was made");
+            talk.offer(talk.peer, "task.resume");
+            assert_ne!(talk.task_in(talk.peer, &task, Some("sess_t")), Value::Null);
+        }
+    }
+}
+
+#[test]
 fn a_chat_that_waits_for_its_rate_does_not_outlive_its_connection() {
     let mut talk = resuming(hang());
     let asker = talk.connect();
@@ -369,10 +421,11 @@ fn a_chat_that_waits_for_its_rate_does_not_outlive_its_connection() {
         _ => Ok(()),
     });
     talk.start_in(talk.peer, "rpc_1", "sess_s", "hello");
-    let heard = talk.here();
+    assert_eq!(talk.here(), Vec::<Value>::new(), "it is in no log");
     talk.world.cut(talk.peer);
-    assert_eq!(talk.state(asker, &task_of(&heard, "rpc_1")), "cancelled");
+    assert_eq!(talk.status(asker)["tasks_total"], 0);
     assert_eq!(count(&talk.world, "attachment_closed"), 1);
+    assert_eq!(count(&talk.world, "turn_accepted"), 0);
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn start(turn: &str, request: &str, device: Option<&str>) -> Op {
         history: None,
         workspace: None,
         serial: false,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::NEVER,

@@ -280,6 +280,7 @@ pub(crate) fn chat(turn: &str, content: &str, place: Place) -> NewTurn {
         history: None,
         workspace: None,
         serial: true,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::from_millis(BEGIN + 300_000),

@@ -85,7 +85,10 @@ pub(super) fn event(committed: &Committed) -> Passage {
         },
         Event::TurnQueued { turn, position } => format!("{turn} waits, number {position}"),
         Event::TurnStarted { turn, .. } => format!("{turn} runs"),
-        Event::TurnReleased { turn } => format!("{turn} lost its agent before any output; offered again"),
+        Event::TurnReleased { turn, deadline: None } => {
+            format!("{turn} lost its agent before any output; offered again")
+        }
+        Event::TurnReleased { turn, deadline: Some(_) } => format!("{turn} waits for its client no longer"),
         Event::TurnOutput { output, .. } => match output {
             Output::Text(text) => return Passage::Text(harmless(text)),
             Output::Reasoning(text) => return Passage::Reasoning(harmless(text)),

@@ -185,6 +185,9 @@ pub enum Event {
         origin: Box<Origin>,
         /// Serial turns of a session run one after another.
         serial: bool,
+        /// It does not begin before it is released.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        held: bool,
         /// Its execution is never begun again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,
@@ -226,10 +229,14 @@ pub enum Event {
         /// By whom.
         claim: Claim,
     },
-    /// The executor was lost before any output; the turn is offered again.
+    /// The turn is offered to executors: again, since its executor was lost before any output, or at last, since its
+    /// client holds it back no longer.
     TurnReleased {
         /// Which turn.
         turn: TurnId,
+        /// After this it ends as expired; only of a turn that was held back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
     },
     /// The executor produced output.
     TurnOutput {
@@ -290,7 +297,7 @@ impl Event {
             Self::TurnAccepted { turn, .. }
             | Self::TurnQueued { turn, .. }
             | Self::TurnStarted { turn, .. }
-            | Self::TurnReleased { turn }
+            | Self::TurnReleased { turn, .. }
             | Self::TurnOutput { turn, .. }
             | Self::CallRequested { turn, .. }
             | Self::CallProgress { turn, .. }
@@ -323,7 +330,7 @@ impl Event {
     pub const fn for_executor(&self) -> Option<ForExecutor<'_>> {
         match self {
             Self::TurnAccepted { .. } => Some(ForExecutor::Accepted),
-            Self::TurnReleased { turn } => Some(ForExecutor::Over { turn, end: None }),
+            Self::TurnReleased { turn, .. } => Some(ForExecutor::Over { turn, end: None }),
             Self::TurnEnded { turn, end } => Some(ForExecutor::Over { turn, end: Some(end) }),
             Self::TurnInterrupted { turn, reason, .. } => {
                 Some(ForExecutor::Stop { turn, reason: reason.as_ref() })

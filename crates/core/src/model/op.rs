@@ -159,6 +159,13 @@ pub enum Op {
         /// What; the account's own business.
         record: Value,
     },
+    /// Client: let a turn begin that the same client holds back.
+    Release {
+        /// Which one.
+        turn: TurnId,
+        /// After this it ends as expired, whatever was said when it was accepted.
+        deadline: Timestamp,
+    },
     /// Client: stop a turn.
     Interrupt {
         /// Which one.
@@ -281,6 +288,9 @@ pub struct NewTurn {
     pub workspace: Option<String>,
     /// Whether it waits for other serial turns of the session.
     pub serial: bool,
+    /// Whether it is held back until its client releases it, or that client's attachment is detached: from then on
+    /// it is a serial turn. It has to be bound.
+    pub held: bool,
     /// Whether its execution is never begun again: if the executor is lost, the turn has failed.
     pub once: bool,
     /// What the agent is told beside what is asked.
@@ -306,6 +316,7 @@ impl NewTurn {
             history: None,
             workspace: None,
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline,

@@ -54,6 +54,10 @@ impl Session {
                 {
                     state.detached_at = Some(at);
                 }
+                // Nobody is left to say when it may begin: it takes its place among the serial turns.
+                for turn in self.turns.values_mut().filter(|turn| turn.is_held_by(attachment)) {
+                    turn.serial = true;
+                }
             }
             Event::AttachmentClosed { attachment } => {
                 self.attachments.remove(attachment);
@@ -119,12 +123,19 @@ impl Session {
             Event::Recorded { .. } => {}
             Event::TurnAccepted { turn, .. } => self.accept_turn(turn, committed),
             Event::TurnQueued { turn, position } => {
-                self.with_turn(turn, |turn| turn.queued = Some(*position));
+                self.with_turn(turn, |turn| {
+                    turn.queued = Some(*position);
+                    turn.held = false;
+                });
             }
             Event::TurnStarted { turn, claim } => {
                 self.with_turn(turn, |turn| turn.start(claim, at));
             }
-            Event::TurnReleased { turn } => self.with_turn(turn, |turn| turn.claim = None),
+            Event::TurnReleased { turn, deadline } => self.with_turn(turn, |turn| {
+                turn.claim = None;
+                turn.held = false;
+                turn.deadline = deadline.unwrap_or(turn.deadline);
+            }),
             Event::TurnOutput { turn, output } => self.with_turn(turn, |turn| turn.take_output(output, at)),
             Event::CallRequested { turn, call } => self.with_turn(turn, |turn| turn.open_call(call, at)),
             Event::CallProgress { .. } => {}
@@ -159,6 +170,7 @@ impl Session {
             device,
             origin,
             serial,
+            held,
             once,
             setting,
             deadline,
@@ -197,6 +209,7 @@ impl Session {
             device: device.clone(),
             origin: (**origin).clone(),
             serial: *serial,
+            held: *held,
             once: *once,
             setting: setting.clone(),
             deadline: *deadline,
@@ -239,8 +252,11 @@ impl Session {
         if self.ended.len() > self.limits.ended_turns {
             self.ended.pop_front();
         }
-        let first = self.turns.values_mut().filter(|turn| turn.serial).min_by_key(|turn| turn.accepted.seq);
-        if let Some(first) = first {
+        let goes_on = |turn: &TurnState| turn.serial && turn.queued.is_none();
+        if !self.turns.values().any(goes_on)
+            && let Some(first) =
+                self.turns.values_mut().filter(|turn| turn.serial).min_by_key(|turn| turn.accepted.seq)
+        {
             first.queued = None;
         }
     }

@@ -81,7 +81,12 @@ impl Session {
                     && self.attachments.get(attachment).is_some_and(|known| known.detached_at.is_none());
                 let event =
                     Event::AttachmentDetached { attachment: attachment.clone(), generation: *generation };
-                Ok(self.decision(if current { vec![event] } else { Vec::new() }))
+                let mut events = Vec::new();
+                if current {
+                    events.push(event);
+                    self.let_go(std::slice::from_ref(attachment), &[], &mut events);
+                }
+                Ok(self.decision(events))
             }
             Op::CloseAttachment { attachment, generation } => {
                 let (mut events, mut gone) = (Vec::new(), Vec::new());
@@ -100,6 +105,7 @@ impl Session {
             Op::Stand(standing) => self.decide_stand(actor, role, *standing, now),
             Op::Chronicle { chronicle } => self.decide_chronicle(role, chronicle),
             Op::Record { chronicle, record } => self.decide_record(actor, role, chronicle, record),
+            Op::Release { turn, deadline } => self.decide_release(actor, turn, *deadline),
             Op::Interrupt { turn, reason } => {
                 self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
             }
@@ -348,8 +354,10 @@ impl Session {
     fn decide_recover(&self, now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
         let mut gone = Vec::new();
+        let mut detached = Vec::new();
         for (id, attachment) in &self.attachments {
             if attachment.detached_at.is_none() {
+                detached.push(id.clone());
                 events.push(Event::AttachmentDetached {
                     attachment: id.clone(),
                     generation: attachment.generation,
@@ -378,7 +386,7 @@ impl Session {
         for executor in self.orphaned_executors() {
             self.withdraw_tools(&executor, &mut events);
         }
-        self.requeue(&gone, &mut events);
+        self.let_go(&detached, &gone, &mut events);
         events
     }
 

@@ -43,12 +43,18 @@ impl Session {
         if attachment.is_some_and(|known| known.principal != actor.principal) {
             return Err(Reject::AttachmentGone);
         }
-        let queued = self.next_queue_position().filter(|_| new.serial);
+        // Somebody has to be there who releases it, or whose leaving does.
+        let attached = attachment.is_some_and(|known| known.detached_at.is_none());
+        if new.held && (!new.origin.bound || new.origin.attachment.is_some() != attached) {
+            return Err(Reject::AttachmentGone);
+        }
+        let queued = self.next_queue_position().filter(|_| new.serial && !new.held);
         if !new.place.supersedes
             && queued.is_some_and(|position| position as usize > self.limits.queued_turns)
         {
             return Err(Reject::Limit { what: "queued_turns" });
         }
+        // Those that are held back may all be released at once.
         let running = self.turns.values().filter(|turn| turn.queued.is_none()).count();
         if queued.is_none() && running >= self.limits.running_turns {
             return Err(Reject::Limit { what: "running_turns" });
@@ -72,7 +78,7 @@ impl Session {
             // Its place is told, so it need not wait for the tip to be known.
             let parent = self.recall(&new.turn, &agent, &actor.principal, history, &mut events);
             events.extend(Self::input(&new.turn, &new.request, &actor.principal, &new.place, parent));
-        } else if queued.is_none() || new.place.supersedes || new.place.parent == Parent::Root {
+        } else if queued.is_none() && !new.held || new.place.supersedes || new.place.parent == Parent::Root {
             let parent = self.parent_in(&new.place.parent, new.place.supersedes);
             events.extend(Self::input(&new.turn, &new.request, &actor.principal, &new.place, parent));
         }
@@ -82,7 +88,8 @@ impl Session {
             agent,
             device: new.device.clone(),
             origin: Box::new(Origin { principal: actor.principal.clone(), ..new.origin.clone() }),
-            serial: new.serial,
+            serial: new.serial && !new.held,
+            held: new.held,
             once: new.once,
             setting: new.setting.clone(),
             deadline: new.deadline,
@@ -152,6 +159,21 @@ impl Session {
             meta: place.meta.clone(),
         };
         Some(Event::MessageAdded { message: Box::new(message) })
+    }
+
+    /// Only who holds a turn back can release it.
+    pub(super) fn decide_release(
+        &self,
+        actor: &Actor,
+        turn: &TurnId,
+        deadline: Timestamp,
+    ) -> Result<Decision, Reject> {
+        let turn = self.live_turn(turn)?;
+        if turn.origin.principal != actor.principal {
+            return Err(Reject::Forbidden);
+        }
+        let event = Event::TurnReleased { turn: turn.turn.clone(), deadline: Some(deadline) };
+        Ok(self.decision(if turn.held { vec![event] } else { Vec::new() }))
     }
 
     pub(super) fn decide_interrupt(
@@ -236,7 +258,7 @@ impl Session {
         let turn = self.live_turn(turn)?;
         match turn.status() {
             TurnStatus::Ready => {}
-            TurnStatus::Queued(_) | TurnStatus::Running | TurnStatus::Waiting => {
+            TurnStatus::Held | TurnStatus::Queued(_) | TurnStatus::Running | TurnStatus::Waiting => {
                 return Err(Reject::Fenced(turn.turn.clone()));
             }
             TurnStatus::Stopping => return Err(Reject::TurnOver(turn.turn.clone())),
@@ -390,7 +412,7 @@ impl Session {
                     end: CallEnd::Cancelled,
                 })
                 .collect();
-            events.push(Event::TurnReleased { turn: turn.turn.clone() });
+            events.push(Event::TurnReleased { turn: turn.turn.clone(), deadline: None });
             return Ok(self.decision(events));
         }
         let (kind, what) = match (silent, continues) {

@@ -44,6 +44,8 @@ mod calls_tests;
 #[cfg(test)]
 mod devices_tests;
 #[cfg(test)]
+mod held_tests;
+#[cfg(test)]
 mod recall_tests;
 #[cfg(test)]
 mod stops_tests;
@@ -310,6 +312,9 @@ pub struct TurnState {
     pub origin: Origin,
     /// Whether it waits for other serial turns.
     pub serial: bool,
+    /// Whether it waits until its client releases it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// Whether its execution is never begun again.
     #[serde(default)]
     pub once: bool,
@@ -371,11 +376,18 @@ impl TurnState {
             TurnStatus::Stopping
         } else if self.claim.is_some() {
             if self.calls.is_empty() { TurnStatus::Running } else { TurnStatus::Waiting }
+        } else if self.held {
+            TurnStatus::Held
         } else if let Some(position) = self.queued {
             TurnStatus::Queued(position)
         } else {
             TurnStatus::Ready
         }
+    }
+
+    /// Whether it waits for whoever has this attachment to release it.
+    pub(crate) fn is_held_by(&self, attachment: &AttachmentId) -> bool {
+        self.held && self.origin.attachment.as_ref() == Some(attachment)
     }
 
     /// What its input is called.
@@ -417,7 +429,12 @@ impl TurnState {
 /// Where a turn is on its way.
 ///
 /// ```text
-/// accepted ─▶ Queued(n) ─▶ Ready ─claim─▶ Running ◀─▶ Waiting
+/// accepted ─▶ Held ─ its client is gone ─┐
+///    │         │ released                │
+///    ▼         ▼                         ▼
+/// Queued(n) ─▶ Ready ─claim─▶ Running   Queued(n) or Ready
+///
+///             Queued(n) ─▶ Ready ─claim─▶ Running ◀─▶ Waiting
 ///                │           ▲  │            │           │
 ///                │           └──┼─ released ─┤           │
 ///                ▼              ▼            ▼           ▼
@@ -425,6 +442,8 @@ impl TurnState {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnStatus {
+    /// Waits until its client releases it.
+    Held,
     /// Waits for others, as this number from 1.
     Queued(u32),
     /// Waits for an executor.

@@ -218,6 +218,7 @@ pub(super) fn chat(turn: &str) -> NewTurn {
         history: None,
         workspace: None,
         serial: true,
+        held: false,
         once: false,
         setting: None,
         deadline: Timestamp::NEVER,

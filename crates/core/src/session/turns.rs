@@ -1,16 +1,41 @@
 //! Pieces of decisions that several ops share: how turns are stopped, ended and moved up.
 
-use crate::id::{PrincipalId, TurnId};
+use crate::id::{AttachmentId, PrincipalId, TurnId};
 use crate::model::{CallEnd, Event, TurnEnd, TurnOutcome};
 use crate::session::{Session, TurnState, TurnStatus};
 use crate::time::Timestamp;
 
 impl Session {
-    /// The serial turns that have not ended, in the order in which they were accepted.
+    /// The serial turns that have not ended: the one that goes on, and then those that wait, in the order in which
+    /// they were accepted.
     fn serial_turns(&self) -> Vec<&TurnState> {
         let mut turns: Vec<&TurnState> = self.turns.values().filter(|turn| turn.serial).collect();
-        turns.sort_unstable_by_key(|turn| turn.accepted.seq);
+        turns.sort_unstable_by_key(|turn| (turn.queued.is_some(), turn.accepted.seq));
         turns
+    }
+
+    /// Lets the turns go whose client cannot release them any more, since these attachments are detached: they take
+    /// their places among the serial turns, once the turns in `gone` have ended.
+    pub(super) fn let_go(&self, detached: &[AttachmentId], gone: &[TurnId], events: &mut Vec<Event>) {
+        let held = |turn: &&TurnState| detached.iter().any(|attachment| turn.is_held_by(attachment));
+        let mut waiting: Vec<&TurnState> = self.turns.values().filter(held).collect();
+        if waiting.is_empty() {
+            return self.requeue(gone, events);
+        }
+        let left = self.serial_turns().into_iter().filter(|turn| !gone.contains(&turn.turn));
+        let (queued, going): (Vec<&TurnState>, Vec<&TurnState>) =
+            left.partition(|turn| turn.queued.is_some());
+        waiting.extend(queued);
+        waiting.sort_unstable_by_key(|turn| turn.accepted.seq);
+        for (place, turn) in going.into_iter().chain(waiting).enumerate() {
+            let position = u32::try_from(place).unwrap_or(u32::MAX);
+            if turn.held && place == 0 {
+                let deadline = Some(turn.deadline);
+                events.push(Event::TurnReleased { turn: turn.turn.clone(), deadline });
+            } else if turn.held || turn.queued.is_some_and(|known| known != position) {
+                events.push(Event::TurnQueued { turn: turn.turn.clone(), position });
+            }
+        }
     }
 
     /// The place that one more serial turn would get; none if it could start at once.

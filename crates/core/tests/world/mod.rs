@@ -155,7 +155,15 @@ impl World {
                 Op::ChangeTools(ToolChange { add, remove, turn })
             }
             Act::Start(task) => self.start(task),
-            Act::Interrupt(pick) => Op::Interrupt { turn: self.turn(pick), reason: Some("enough".into()) },
+            Act::Interrupt(pick) => {
+                let turn = self.turn(pick);
+                // Of those that are held back, some are released instead.
+                if self.session.turn(&turn).is_some_and(|turn| turn.held && turn.accepted.seq % 2 == 0) {
+                    Op::Release { turn, deadline: self.now.after(Duration::from_secs(1)) }
+                } else {
+                    Op::Interrupt { turn, reason: Some("enough".into()) }
+                }
+            }
             Act::Fail(pick) => {
                 let end = TurnEnd::failed(FailureKind::SlowConsumer, "slow");
                 Op::Conclude { turn: self.turn(pick), end }
@@ -269,6 +277,7 @@ impl World {
             history: number.is_multiple_of(3).then(told),
             workspace: None,
             serial: task.serial,
+            held: task.bound && task.kind.is_multiple_of(5),
             once: false,
             setting: None,
             deadline: self.deadline(task.millis),

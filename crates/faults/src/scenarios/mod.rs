@@ -1,5 +1,6 @@
 //! One fault each, and what they have in common.
 
+mod accept;
 mod descriptors;
 mod disk;
 mod idle;
@@ -36,6 +37,7 @@ pub(crate) struct Scenario {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Kill,
+    Accept,
     Stop,
     Disk,
     Descriptors,
@@ -49,6 +51,7 @@ impl Scenario {
     pub(crate) async fn run(&self, stage: &mut Stage) -> anyhow::Result<Outcome> {
         match self.what {
             Fault::Kill => kill::run(stage).await,
+            Fault::Accept => accept::run(stage).await,
             Fault::Stop => stop::run(stage).await,
             Fault::Disk => disk::run(stage).await,
             Fault::Descriptors => descriptors::run(stage).await,
@@ -63,6 +66,11 @@ impl Scenario {
 /// All of them, in the order in which they run.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "kill", about: "kill -9 under load, several times", what: Fault::Kill },
+    Scenario {
+        name: "accept",
+        about: "kill -9 in the moment in which requests are accepted, many times",
+        what: Fault::Accept,
+    },
     Scenario { name: "stop", about: "SIGSTOP and SIGCONT under load", what: Fault::Stop },
     Scenario { name: "disk", about: "no space left on the device, then some again", what: Fault::Disk },
     Scenario {

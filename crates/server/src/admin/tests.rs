@@ -205,6 +205,7 @@ impl World {
                     options: Value::Null,
                 }),
                 serial: true,
+                held: false,
                 once: false,
                 setting: None,
                 deadline: Timestamp::NEVER,
@@ -601,7 +602,9 @@ fn the_document_is_whole() {
     // Every event can be shown.
     let names =
         document.pointer("/components/schemas/Committed/properties/event/propertyNames/enum").unwrap();
-    for event in [Event::TurnReleased { turn: "t".into() }, Event::DeviceLeft { device: "d".into() }] {
+    for event in
+        [Event::TurnReleased { turn: "t".into(), deadline: None }, Event::DeviceLeft { device: "d".into() }]
+    {
         assert!(names.as_array().unwrap().contains(&json!(event.name())));
     }
 }

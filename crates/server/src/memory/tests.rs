@@ -221,6 +221,7 @@ async fn an_agent_is_shown_what_is_remembered_and_so_is_the_log() {
             history: None,
             workspace: None,
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline: world.sessions.environment.clock.now().after(Duration::from_secs(60)),

@@ -80,6 +80,9 @@ impl SessionActor {
         if let Op::StartTurn(new) = &mail.op {
             self.claim_at_once(&new.turn, now, draft);
         }
+        if let Op::Release { turn, .. } = &mail.op {
+            self.claim_at_once(turn, now, draft);
+        }
         Ok(decision.reply)
     }
 

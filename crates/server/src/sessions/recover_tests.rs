@@ -45,6 +45,7 @@ fn left_behind(session: &SessionId, turn: &TurnId) -> Append {
             device: None,
             origin: Box::new(origin),
             serial: true,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::NEVER,
@@ -59,7 +60,7 @@ fn left_behind(session: &SessionId, turn: &TurnId) -> Append {
             turn: turn.clone(),
             claim: Claim { worker: WorkerId::from("another process"), fence: 1, relayed: false },
         },
-        Event::TurnReleased { turn: turn.clone() },
+        Event::TurnReleased { turn: turn.clone(), deadline: None },
     ];
     let mut state = Session::new(session.clone(), SessionLimits::default());
     let (mut changed, mut committed) = (Vec::new(), Vec::new());

@@ -117,6 +117,7 @@ impl Scribe {
                 options: Value::Null,
             }),
             serial: false,
+            held: false,
             once: false,
             setting: None,
             deadline: Timestamp::NEVER,

@@ -97,6 +97,7 @@ fn tell(pieces: &[&str]) -> Told {
         history: None,
         workspace: None,
         serial: false,
+        held: false,
         once: false,
         setting: None,
         deadline: NOW.after(Duration::from_secs(60)),

@@ -195,6 +195,7 @@ fn new_turn(choices: &mut Choices<'_>, now: Timestamp, names: &mut Names) -> New
         history,
         workspace: None,
         serial: choices.byte() & 1 == 0,
+        held: whose & 0x18 == 0x18,
         once: false,
         setting: None,
         deadline: now.after(Duration::from_millis(u64::from(choices.byte()) * 4)),
