@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use switchboard_core::json;
 
 use crate::error::words;
+use crate::lenient;
 use crate::message::{
     Attach, Capabilities, ChatRequest, ClientMessage, Offer, Reply, RpcId, ServerMessage, StreamEvent,
     Strictness, TaskId,
@@ -26,8 +26,8 @@ pub struct Refused {
 /// It cannot be used; the connection stays as it is.
 pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
     let refused = |id: RpcId| Refused { id, why: words::INVALID };
-    let Ok(Value::Object(envelope)) = json::from_slice::<Value>(bytes) else {
-        return Err(refused(own_id(bytes).unwrap_or_else(RpcId::unknown)));
+    let Ok(Value::Object(envelope)) = lenient::read(bytes) else {
+        return Err(refused(RpcId::unknown()));
     };
     let Some(id) = envelope.get("id").and_then(Value::as_str).and_then(RpcId::parse) else {
         return Err(refused(RpcId::unknown()));
@@ -36,19 +36,6 @@ pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
         Some(message) => Ok((id, message)),
         None => Err(refused(id)),
     }
-}
-
-/// The id of a message that is JSON, but holds something that is not taken: a number beyond all bounds, more levels than anybody needs. What is not looked at does not stand in the way (§4.6).
-fn own_id(bytes: &[u8]) -> Option<RpcId> {
-    #[derive(Deserialize)]
-    struct Identified {
-        id: String,
-    }
-    // A list could be read as one, too.
-    if !bytes.trim_ascii_start().starts_with(b"{") {
-        return None;
-    }
-    RpcId::parse(&serde_json::from_slice::<Identified>(bytes).ok()?.id)
 }
 
 fn message(envelope: &Map<String, Value>) -> Option<ClientMessage> {
@@ -108,7 +95,7 @@ pub enum RequestError {
 /// # Errors
 /// It cannot be used.
 pub fn decode_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
-    let value: Value = json::from_slice(body).map_err(|_| RequestError::Json)?;
+    let value: Value = lenient::read(body).map_err(|_| RequestError::Json)?;
     let object = value.as_object().ok_or(RequestError::Shape)?;
     ChatRequest::read(object, Strictness::Http).ok_or(RequestError::Shape)
 }

@@ -14,6 +14,7 @@ pub mod codec;
 mod conn;
 pub mod error;
 mod ledger;
+mod lenient;
 mod limits;
 pub mod map;
 pub mod message;

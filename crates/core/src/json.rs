@@ -68,7 +68,7 @@ fn unit(json: &[u8], at: usize) -> Option<u16> {
     let digits = json.get(at..at + UNIT)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit: u16, digit| {
         let digit = char::from(*digit).to_digit(16)?;
-        Some(unit << 4 | u16::try_from(digit).ok()?)
+        Some((unit << 4) | u16::try_from(digit).ok()?)
     })
 }
 

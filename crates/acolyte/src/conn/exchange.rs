@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_core::{
-    Close, Connection, Frame, Head, Input, Output, Principal, Scope, Timestamp, Upgrade, Violation,
+    AgentId, Close, Connection, Frame, Head, Input, Output, Principal, Scope, Timestamp, Upgrade, Violation,
 };
 
 use crate::ledger::Ledger;
@@ -18,6 +18,7 @@ pub(crate) struct Exchange {
     service: Service,
     ledger: Arc<Ledger>,
     principal: Principal,
+    agents: Vec<AgentId>,
     origin: String,
     out: VecDeque<Output>,
 }
@@ -36,6 +37,7 @@ impl Exchange {
             service,
             ledger,
             principal: upgrade.principal,
+            agents: upgrade.agents,
             origin: upgrade.request.origin,
             out: VecDeque::new(),
         }
@@ -45,7 +47,8 @@ impl Exchange {
         match self.purpose {
             Purpose::Status => {
                 let (service, ledger) = (&self.service, &self.ledger);
-                let status = super::unary::status(service, ledger, &self.principal.id, &self.origin);
+                let status =
+                    super::unary::status(service, ledger, &self.principal, &self.agents, &self.origin);
                 self.say(json(200), Value::Object(status).to_string());
             }
             Purpose::Shutdown if self.principal.scopes.allows(Scope::Admin) => {

@@ -1,7 +1,7 @@
 //! `status.get` (§4.1, §10) and `task.status` (§4.4).
 
 use serde_json::{Map, Value, json};
-use switchboard_core::{Output, PrincipalId, TurnRow};
+use switchboard_core::{AgentId, Output, Principal, TurnRow};
 
 use super::{AcolyteConnection, Pending};
 use crate::ledger::{Known, Ledger, told};
@@ -20,7 +20,7 @@ impl AcolyteConnection {
             }
             self.refused_version = None;
         }
-        let mut status = status(&self.service, &self.ledger, &self.principal.id, &self.origin);
+        let mut status = status(&self.service, &self.ledger, &self.principal, &self.agents, &self.origin);
         if offer.version.is_some() || offer.capabilities.is_some() {
             let offered = offer.capabilities.clone().unwrap_or_default();
             self.agreed = offered.agreed(&Capabilities::supported());
@@ -70,14 +70,18 @@ impl AcolyteConnection {
 pub(super) fn status(
     service: &Service,
     ledger: &Ledger,
-    principal: &PrincipalId,
+    principal: &Principal,
+    agents: &[AgentId],
     origin: &str,
 ) -> Map<String, Value> {
-    let counts = ledger.counts(principal);
+    let counts = ledger.counts(&principal.id);
+    let reachable = agents.iter().filter(|agent| principal.scopes.allows_agent(agent));
+    let agents = reachable.map(|agent| format!("{agent} (agent)"));
+    let provider_auth: Vec<String> = service.provider_auth.iter().cloned().chain(agents).collect();
     let Value::Object(status) = json!({
         "ok": true,
         "providers": service.providers,
-        "provider_auth": service.provider_auth,
+        "provider_auth": provider_auth,
         "model": service.model,
         "protocol_version": VERSION,
         "capabilities": Capabilities::supported().to_string(),

@@ -206,7 +206,13 @@ impl Rendering {
 
     fn output(&mut self, output: &Output, at: Timestamp, say: &mut dyn FnMut(Said<'_>)) {
         match output {
-            Output::Text(text) => self.text(text, say),
+            Output::Text(text) => {
+                self.text(text, say);
+                // Clients show a counter, which would stand still until the agent counts.
+                if self.usage_at.is_some_and(|last| at.since(last) >= ESTIMATE_EVERY) {
+                    self.tell_usage(at, say);
+                }
+            }
             Output::Reasoning(text) => {
                 if !text.is_empty() {
                     self.go_on(self.step_over, say);
@@ -456,3 +462,5 @@ fn part(call: &CallId, name: &str, content: OutputPart) -> Said<'static> {
 pub(crate) const PROTOCOL: &str = "acolyte";
 const QUESTION: &str = "question";
 const USAGE_EVERY: Duration = Duration::from_millis(100);
+/// How often tokens are estimated while text streams.
+const ESTIMATE_EVERY: Duration = Duration::from_millis(500);

@@ -38,10 +38,31 @@ pub(super) fn object(args: &Value) -> Map<String, Value> {
     args.as_object().cloned().unwrap_or_else(|| Map::from_iter([("value".to_owned(), args.clone())]))
 }
 
-/// The first argument that a person can read at a glance.
+/// What a person has to see of a call at a glance: a command with its arguments, what is looked for before where, and
+/// otherwise the first argument that is a text.
 pub(super) fn detail(args: &Map<String, Value>) -> Option<String> {
-    let text = args.values().find_map(Value::as_str)?.lines().next()?.trim();
-    (!text.is_empty()).then(|| text.chars().take(MAX_DETAIL).collect())
+    let named = TELLING.iter().filter_map(|name| args.get(*name));
+    let (mut line, rest) = match args.get("args") {
+        // A command, and what it is given.
+        Some(Value::Array(rest)) => {
+            (COMMANDS.iter().find_map(|name| line_of(args.get(*name)?)), rest.as_slice())
+        }
+        Some(_) | None => (None, [].as_slice()),
+    };
+    if let Some(line) = &mut line {
+        for word in rest.iter().map_while(line_of) {
+            line.push(' ');
+            line.push_str(&word);
+        }
+    }
+    let shown = line.or_else(|| named.chain(args.values()).find_map(line_of))?;
+    Some(shown.chars().take(MAX_DETAIL).collect())
+}
+
+/// The first line of a text, if it says anything.
+fn line_of(value: &Value) -> Option<String> {
+    let line = value.as_str()?.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.chars().take(MAX_DETAIL).collect())
 }
 
 pub(super) fn snapshot(checklist: &Checklist) -> ListSnapshot {
@@ -84,6 +105,36 @@ pub(super) const fn estimate(bytes: usize) -> u64 {
 
 const MAX_RESULT: usize = 16 << 10;
 const MAX_DETAIL: usize = 120;
+/// How tools call the program that they run.
+const COMMANDS: &[&str] = &["cmd", "command", "program"];
+/// Arguments that say the most of a call, in this order.
+const TELLING: &[&str] =
+    &["cmd", "command", "program", "pattern", "query", "question", "url", "path", "file", "name"];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_header_shows_what_matters_of_a_call() {
+        for (args, shown) in [
+            (json!({"args": ["hi", "there"], "cmd": "echo"}), Some("echo hi there")),
+            (json!({"path": "src", "pattern": "fn main"}), Some("fn main")),
+            (json!({"content": "x", "path": "a.txt"}), Some("a.txt")),
+            (json!({"zone": "utc", "at": 5}), Some("utc")),
+            (json!({"args": ["lonely"]}), None),
+            (json!({"cmd": " \n", "path": "p"}), Some("p")),
+            (json!({"limit": 5}), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(detail(args.as_object().unwrap()).as_deref(), shown, "{args}");
+        }
+        let long = json!({"cmd": "x".repeat(500), "args": ["y"]});
+        assert_eq!(detail(long.as_object().unwrap()).unwrap().len(), MAX_DETAIL);
+    }
+}
 /// Beyond this a reader that counts in floating point is wrong; both counts together stay below what
 /// it can tell apart.
 const MAX_COUNT: u64 = (1 << 52) - 1;

@@ -254,6 +254,17 @@ fn ac_028_reasoning_is_told_and_is_not_part_of_the_answer() {
 }
 
 #[test]
+fn ac_093_tokens_are_estimated_twice_a_second_while_text_streams() {
+    let piece = [text("abcdefgh"), Step::Wait(100)];
+    let mut talk = Talk::new(Script::new().on("go", piece.iter().cycle().take(40).cloned().collect()));
+    talk.start("rpc_1", "go");
+    talk.world.advance(3000);
+    let usage = of_type(&events(&talk.here(), "rpc_1"), "usage");
+    let written: Vec<u64> = usage.iter().map(|event| event["outputTokens"].as_u64().unwrap()).collect();
+    assert_eq!(written, [0, 12, 22, 32, 40], "after 0.5, 1 and 1.5 of two seconds, and at the end");
+}
+
+#[test]
 fn ac_030_usage_is_told_at_the_start_at_the_end_and_not_too_often() {
     let counted = |input: u64, output: u64| {
         Step::Usage([("input_tokens".to_owned(), input), ("output_tokens".to_owned(), output)].into())

@@ -61,6 +61,24 @@ fn ac_089_half_a_surrogate_pair_is_read_as_a_replacement_wherever_it_stands() {
 }
 
 #[test]
+fn ac_094_what_nobody_looks_at_may_be_as_deep_and_as_large_as_it_likes() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let mut talk = Talk::new(Script::new());
+    for unknown in [deep.as_str(), "1e999", "[-1e999]"] {
+        let text = format!(r#"{{"id":"rpc_q","type":"status.get","payload":{{"future":{unknown}}}}}"#);
+        talk.world.send(talk.peer, Frame::Text(text));
+        assert_eq!(talk.one()["type"], "status.result");
+        let request = format!(r#"{{"message":"hi","history":[],"model":"m","future":{unknown}}}"#);
+        let peer = talk.post(&request);
+        assert_eq!(frames(&talk.answer(peer).body).last().unwrap()["reply"]["output"], "hi");
+        // Where it stands for something that is known, it is not it.
+        let text = format!(r#"{{"id":"rpc_q","type":"task.status","payload":{{"taskId":{unknown}}}}}"#);
+        talk.world.send(talk.peer, Frame::Text(text));
+        assert_eq!(talk.one()["type"], "error");
+    }
+}
+
+#[test]
 fn ac_059_a_message_has_100000_utf16_units_at_most_and_arrives_unharmed() {
     let mut talk = Talk::new(Script::new());
     for message in units(100_000) {

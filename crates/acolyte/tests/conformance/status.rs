@@ -19,7 +19,7 @@ fn ac_002_every_field_of_the_status_is_there() {
     let status = talk.status(talk.peer);
     assert_eq!(status["ok"], true);
     assert_eq!(status["providers"], json!(["openai"]));
-    assert_eq!(status["provider_auth"], json!(["openai (api key)"]));
+    assert_eq!(status["provider_auth"], json!(["openai (api key)", "demo (agent)", "echo (agent)"]));
     assert_eq!(status["model"], "demo");
     assert_eq!(status["protocol_version"], "1");
     assert_eq!(status["service"], "http://localhost:6767");
@@ -48,6 +48,24 @@ fn ac_013_version_and_capabilities_are_written_as_peers_compare_them() {
         assert!(words.contains(&word), "{capabilities}");
     }
     assert!(words.iter().all(|word| !word.contains([' ', ','])), "{capabilities}");
+}
+
+#[test]
+fn ac_095_the_agents_that_can_be_asked_are_named() {
+    let mut talk = Talk::new(hang());
+    talk.world.issue(
+        "narrow",
+        switchboard_core::Principal {
+            scopes: switchboard_core::Scopes::parse("connect invoke agent:other"),
+            ..switchboard_core::Principal::new("ann")
+        },
+    );
+    let narrow = talk.connect_as("narrow");
+    assert_eq!(talk.status(narrow)["provider_auth"], json!(["openai (api key)"]), "none is reached");
+    assert_eq!(
+        talk.status(talk.peer)["provider_auth"],
+        json!(["openai (api key)", "demo (agent)", "echo (agent)"])
+    );
 }
 
 #[test]
