@@ -298,7 +298,9 @@ impl Server {
                 match tls {
                     None => serve_http(stream, address, router, patience, (place.clone(), flushes)).await,
                     Some(tls) => match tokio::time::timeout(patience, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => serve_http(stream, address, router, patience, (place.clone(), flushes)).await,
+                        Ok(Ok(stream)) => {
+                            serve_http(stream, address, router, patience, (place.clone(), flushes)).await
+                        }
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     },

@@ -105,7 +105,7 @@ impl Session {
             Op::Stand(standing) => self.decide_stand(actor, role, *standing, now),
             Op::Chronicle { chronicle } => self.decide_chronicle(role, chronicle),
             Op::Record { chronicle, record } => self.decide_record(actor, role, chronicle, record),
-            Op::Release { turn, deadline } => self.decide_release(actor, turn, *deadline),
+            Op::Release { turn, deadline } => self.decide_release_turn(actor, turn, *deadline),
             Op::Interrupt { turn, reason } => {
                 self.decide_interrupt(actor, role, turn, reason.as_deref(), now)
             }

@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Only who holds a turn back can release it.
-    pub(super) fn decide_release(
+    pub(super) fn decide_release_turn(
         &self,
         actor: &Actor,
         turn: &TurnId,
