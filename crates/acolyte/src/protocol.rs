@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_core::{
-    Connection, Credential, Method, Opening, OpeningRequest, Pii, Protocol, Refusal, RefusalReply, Route,
-    Seed, Transport, Upgrade,
+    Connection, Credential, Method, Opening, OpeningRequest, Pii, Protocol, Refusal, RefusalReply, Right,
+    Route, Seed, Transport, Upgrade,
 };
 
 use crate::conn::{AcolyteConnection, Exchange, Purpose, Wire};
@@ -142,8 +142,8 @@ const SHUTDOWN: &str = "/v1/admin/shutdown";
 const STREAM: &str = "/v1/chat/stream";
 
 static ROUTES: &[Route] = &[
-    Route { path: "/v1/rpc", transport: Transport::WebSocket },
-    Route { path: STATUS, transport: Transport::Http(Method::Get) },
-    Route { path: STREAM, transport: Transport::Http(Method::Post) },
-    Route { path: SHUTDOWN, transport: Transport::Http(Method::Post) },
+    Route { path: "/v1/rpc", transport: Transport::WebSocket, right: Right::Connect },
+    Route { path: STATUS, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: STREAM, transport: Transport::Http(Method::Post), right: Right::Ask },
+    Route { path: SHUTDOWN, transport: Transport::Http(Method::Post), right: Right::Administer },
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_core::{
     AgentId, Connection, Credential, Method, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal,
-    RefusalReply, Route, Seed, Transport, Upgrade,
+    RefusalReply, Right, Route, Seed, Transport, Upgrade,
 };
 
 use crate::conn::{AipConnection, Exchange, Purpose};
@@ -153,9 +153,9 @@ const DISPATCH: &str = "/api/dispatch";
 const RESULT: &str = "/api/task_result/{task_name}";
 
 static ROUTES: &[Route] = &[
-    Route { path: SOCKET, transport: Transport::WebSocket },
-    Route { path: HEALTH, transport: Transport::Http(Method::Get) },
-    Route { path: CLIENTS, transport: Transport::Http(Method::Get) },
-    Route { path: DISPATCH, transport: Transport::Http(Method::Post) },
-    Route { path: RESULT, transport: Transport::Http(Method::Get) },
+    Route { path: SOCKET, transport: Transport::WebSocket, right: Right::Connect },
+    Route { path: HEALTH, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: CLIENTS, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: DISPATCH, transport: Transport::Http(Method::Post), right: Right::Dispatch },
+    Route { path: RESULT, transport: Transport::Http(Method::Get), right: Right::Dispatched },
 ];

@@ -2,7 +2,7 @@
 
 use switchboard_core::{
     AgentId, Connection, Credential, Opening, OpeningRequest, Pii, Protocol, Rate, Refusal, RefusalReply,
-    Route, Seed, Transport, Upgrade,
+    Right, Route, Seed, Transport, Upgrade,
 };
 
 use crate::conn::AspConnection;
@@ -186,6 +186,6 @@ const TOKEN_NAMES: &[&str] = &[
 ];
 
 static ROUTES: &[Route] = &[
-    Route { path: PATH, transport: Transport::WebSocket },
-    Route { path: PATH_ALIAS, transport: Transport::WebSocket },
+    Route { path: PATH, transport: Transport::WebSocket, right: Right::Connect },
+    Route { path: PATH_ALIAS, transport: Transport::WebSocket, right: Right::Connect },
 ];

@@ -31,7 +31,9 @@ mod projection;
 mod protocol;
 mod random;
 mod reject;
+mod rights;
 mod roll;
+mod scopes;
 mod seed;
 mod session;
 mod time;
@@ -60,7 +62,7 @@ pub use limits::SessionLimits;
 pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;
 pub use position::{InvalidPosition, Position};
-pub use principal::{Principal, Role, Scope, Scopes};
+pub use principal::{Principal, Role};
 pub use projection::{
     DeviceRow, EditedRow, MessageRow, MessageStatus, RequestRow, Row, SessionRow, TurnRow, rows,
 };
@@ -69,7 +71,9 @@ pub use protocol::{
 };
 pub use random::SplitMix;
 pub use reject::Reject;
+pub use rights::{Need, Right};
 pub use roll::{Enrolled, Enrolment, Granted, Invitation, RefusedEnrolment, Reservation, Roll, Signal};
+pub use scopes::{Scope, Scopes};
 pub use seed::Seed;
 pub use session::{
     AttachmentView, Decision, DeviceState, Session, SessionView, TurnState, TurnStatus, TurnView,

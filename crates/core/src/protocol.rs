@@ -9,6 +9,7 @@ use crate::id::AgentId;
 use crate::model::Tool;
 use crate::pii::Pii;
 use crate::principal::Principal;
+use crate::rights::Right;
 use crate::seed::Seed;
 use crate::time::Timestamp;
 
@@ -94,6 +95,8 @@ pub struct Route {
     pub path: &'static str,
     /// What is spoken there.
     pub transport: Transport,
+    /// What a credential has to allow before anything else is looked at.
+    pub right: Right,
 }
 
 /// A kind of transport.

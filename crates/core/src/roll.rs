@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::id::{Callsign, PrincipalId, SessionId};
 use crate::model::DeviceLoss;
 use crate::position::Position;
-use crate::principal::{Principal, Role, any_match};
+use crate::principal::{Principal, Role};
 use crate::reject::Reject;
+use crate::scopes::any_match;
 use crate::time::Timestamp;
 
 /// A connection asks to be reachable under a name.
@@ -272,8 +273,9 @@ impl<P: Clone + PartialEq> Roll<P> {
     /// enrolled as `own` if it is.
     pub fn reaches(&self, principal: &Principal, own: Option<&Callsign>, device: &Callsign) -> bool {
         self.entries.get(device).is_some_and(|entry| {
+            let Enrolled { principal: owner, callsign, .. } = &entry.enrolled;
             entry.is_device()
-                && Self::is_visible(principal, &entry.enrolled)
+                && principal.scopes.commands(&principal.id, owner, callsign.as_str())
                 && self.is_same_target(own, &entry.enrolled)
         })
     }
@@ -306,7 +308,10 @@ impl<P: Clone + PartialEq> Roll<P> {
     }
 
     fn is_visible(principal: &Principal, enrolled: &Enrolled) -> bool {
-        enrolled.principal == principal.id || principal.scopes.targets(enrolled.callsign.as_str())
+        let Principal { id, scopes, .. } = principal;
+        let (owner, name) = (&enrolled.principal, enrolled.callsign.as_str());
+        let own = owner == id && (!scopes.names_devices() || scopes.allows_callsign(enrolled.role, name));
+        own || scopes.commands(id, owner, name)
     }
 }
 

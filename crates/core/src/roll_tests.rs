@@ -1,7 +1,7 @@
 //! Who may enrol under which name, and who reaches whom.
 
 use super::*;
-use crate::principal::Scopes;
+use crate::scopes::Scopes;
 
 fn enrolment(callsign: &str, role: Role, target: Option<&str>) -> Enrolment {
     Enrolment { callsign: callsign.into(), role, target: target.map(Callsign::from) }

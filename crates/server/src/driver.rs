@@ -513,7 +513,8 @@ impl Driver {
             guard.count_bad_credential(self.now);
         }
         let answer = match identified {
-            Ok(identity) if identity.principal.id == self.caller.principal.id => {
+            Ok(mut identity) if identity.principal.id == self.caller.principal.id => {
+                identity.principal = identity.principal.within(self.caller.protocol);
                 let principal = identity.principal.clone();
                 *self.caller.identity.lock() = identity;
                 Ok(Reply::Authenticated(principal))

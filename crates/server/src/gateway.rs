@@ -8,10 +8,11 @@ use switchboard_agents::Visit;
 use switchboard_core::model::NewTurn;
 use switchboard_core::{
     Actor, AgentId, AttachmentId, Callsign, Enrolment, Granted, Lookup, Op, Pii, Position, Principal,
-    PrincipalId, Rate, Reject, Reply, RequestId, RequestRow, Reservation, Scope, SessionId, Signal, TurnId,
-    Utterance, Within,
+    PrincipalId, Rate, Reject, Reply, RequestId, RequestRow, Reservation, Right, Role, SessionId, Signal,
+    TurnId, Utterance, Within,
 };
 
+use crate::audit;
 use crate::auth::Identity;
 use crate::errands::{ErrandCaller, ErrandDesk};
 use crate::limits::{ConnectionGuard, PrincipalBucket, PrincipalBuckets};
@@ -53,13 +54,28 @@ pub(crate) struct Caller {
     pub(crate) callsign: Option<Callsign>,
     /// The name that it asked for, until it is told that it has it.
     pub(crate) enrolling: Option<Callsign>,
+    /// As what it is enrolled, or asks to be.
+    pub(crate) role: Option<Role>,
     /// What it is called where a function serves it.
     pub(crate) visits: Option<AttachmentId>,
 }
 
 impl Caller {
     fn actor(&self) -> Actor {
-        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
+        Actor::client(self.principal.id.clone())
+            .allowed(self.principal.scopes.clone())
+            .registered(self.callsign.clone().zip(self.role))
+    }
+
+    /// Whether the credential allows what is asked; if not, the request is answered.
+    fn may(&self, right: Right, request: RequestId) -> bool {
+        let role = self.role.filter(|_| self.callsign.is_some());
+        let may = self.principal.scopes.permit(right, role);
+        if !may {
+            audit::refused(&self.principal.id, right);
+            self.port.answer(request, Err(Reject::Forbidden));
+        }
+        may
     }
 }
 
@@ -111,7 +127,7 @@ impl Gateway {
 
     /// Stops the server, if the caller may.
     pub(crate) fn stop(&self, caller: &Caller) {
-        if caller.principal.scopes.allows(Scope::Admin) {
+        if caller.principal.scopes.permit(Right::Administer, None) {
             tracing::warn!(principal = %caller.principal.id, "the server was told to stop");
             self.stopped.notify_one();
         }
@@ -124,6 +140,9 @@ impl Gateway {
 
     /// Submits what a connection asks; the answer arrives at its port.
     pub(crate) fn submit(&self, caller: &mut Caller, request: RequestId, session: SessionId, mut op: Op) {
+        if !caller.may(Right::of(&op), request) {
+            return;
+        }
         if let Op::StartTurn(turn) = &mut op {
             self.route(caller, turn);
             if let (Some(agent), Some(attachment)) = (&turn.agent, &turn.origin.attachment) {
@@ -201,11 +220,17 @@ impl Gateway {
         session: &SessionId,
         from: Option<Position>,
     ) {
+        if !caller.may(Right::Follow, request) {
+            return;
+        }
         self.sessions.attach(session, caller.actor(), from, request, &caller.port);
     }
 
     /// Looks up a turn of the caller's; that of somebody else looks like one that never was.
     pub(crate) fn find(&self, caller: &Caller, request: RequestId, session: SessionId, turn: TurnId) {
+        if !caller.may(Right::Follow, request) {
+            return;
+        }
         let log = self.sessions.environment.log.clone();
         let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
         tokio::spawn(async move {
@@ -227,6 +252,9 @@ impl Gateway {
     /// Looks something up in the tables of a chronicle, as far as the caller may see it: in a session
     /// in which it takes part, or in those that are its own.
     pub(crate) fn look(&self, caller: &Caller, request: RequestId, lookup: Box<Lookup>) {
+        if !caller.may(Right::Look, request) {
+            return;
+        }
         let sessions = self.sessions.clone();
         let (port, principal) = (caller.port.clone(), caller.principal.id.clone());
         tokio::spawn(async move { port.answer(request, look(&sessions, principal, &lookup).await) });
@@ -234,6 +262,9 @@ impl Gateway {
 
     /// Turns speech into words.
     pub(crate) fn hear(&self, caller: &Caller, request: RequestId, utterance: Box<Utterance>) {
+        if !caller.may(Right::Speak, request) {
+            return;
+        }
         self.ears.hear(utterance, request, caller.port.clone());
     }
 
@@ -282,6 +313,11 @@ impl Gateway {
         if let Some(known) = caller.callsign.as_ref().or(caller.enrolling.as_ref()) {
             return caller.port.answer(request, Err(Reject::Enrolled(known.clone())));
         }
+        let role = enrolment.role;
+        if !caller.principal.scopes.allows_callsign(role, callsign.as_str()) {
+            return caller.port.answer(request, Err(Reject::Forbidden));
+        }
+        caller.role = Some(role);
         let place = Place(caller.port.clone());
         let granted =
             self.sessions.environment.roll.lock().enrol(enrolment, &caller.principal, place.clone(), now);
@@ -343,6 +379,9 @@ impl Gateway {
 
     /// Passes a word from one connection to another.
     pub(crate) fn note(&self, caller: &Caller, request: RequestId, to: Callsign, body: serde_json::Value) {
+        if !caller.may(Right::Note, request) {
+            return;
+        }
         let own = caller.callsign.as_ref();
         let found = self.sessions.environment.roll.lock().find(&caller.principal, own, &to);
         let answer = match found {
@@ -358,7 +397,7 @@ impl Gateway {
 
     /// A device has no more business in a session, as far as it has seen.
     pub(crate) fn part(&self, caller: &Caller, session: SessionId, seen: u64) {
-        let Some(callsign) = &caller.callsign else { return };
+        let Some(callsign) = caller.callsign.as_ref() else { return };
         if let Some(after) = self.sessions.environment.roll.lock().part(callsign, &session, seen) {
             caller.port.deliver(Delivery::Signal(Signal::Invited { session, after }));
         }
@@ -387,57 +426,32 @@ impl Gateway {
             )
     }
 
-    /// Whether the credential reaches this op, and in which session it belongs: a repeated
-    /// idempotency key leads to the session in which it was first used.
+    /// Whether an op may go on to its session, and in which session it belongs: a repeated idempotency key
+    /// leads to the session in which it was first used. What the credential allows was looked at before.
     fn admit(&self, caller: &Caller, session: SessionId, op: &Op) -> Result<SessionId, Reject> {
-        let principal = &caller.principal;
-        let host = &self.sessions.environment.host;
-        match op {
-            Op::Open { agent, .. } if !host.knows(agent) || !principal.scopes.allows_agent(agent) => {
+        let known = |agent: &AgentId| {
+            let host = &self.sessions.environment.host;
+            if host.knows(agent) && caller.principal.scopes.allows_agent(agent) {
+                Ok(())
+            } else {
                 Err(Reject::UnknownAgent(agent.clone()))
             }
-            Op::Import(_) | Op::Edit { .. } | Op::MoveTip { .. } | Op::Record { .. }
-                if !principal.scopes.allows(Scope::Invoke) =>
-            {
-                Err(Reject::Forbidden)
-            }
-            Op::ChangeTools(_) if !principal.scopes.allows(Scope::Tools) => Err(Reject::Forbidden),
+        };
+        match op {
+            Op::Open { agent, .. } => known(agent).map(|()| session),
             Op::StartTurn(turn) => {
-                if !principal.scopes.allows(Scope::Invoke) {
-                    return Err(Reject::Forbidden);
-                }
-                if let Some(agent) = &turn.agent
-                    && (!host.knows(agent) || !principal.scopes.allows_agent(agent))
-                {
-                    return Err(Reject::UnknownAgent(agent.clone()));
-                }
-                if let Some(device) = &turn.device
-                    && !self.reaches(caller, device)
-                {
-                    return Err(Reject::Offline(device.clone()));
-                }
-                if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
-                    return Err(Reject::Draining);
-                }
-                let now = self.sessions.environment.clock.now();
-                caller.bucket.take_turn(now).map_err(|retry_after| Reject::RateLimited { retry_after })?;
-                let Some(key) = &turn.key else { return Ok(session) };
-                Ok(self.sessions.environment.keys.lock().reserve(
-                    (principal.id.clone(), key.key.clone()),
-                    session,
-                    now,
-                ))
+                turn.agent.as_ref().map_or(Ok(()), known)?;
+                self.admit_turn(caller, session, turn)
             }
             Op::Join(_) => {
                 // So that the session which keeps the profile hears when the device is gone.
-                if let Some(callsign) = &caller.callsign {
+                if let Some(callsign) = caller.callsign.as_ref() {
                     let place = Position::default();
                     self.sessions.environment.roll.lock().invite(callsign, &session, place);
                 }
                 Ok(session)
             }
-            Op::Open { .. }
-            | Op::Report { .. }
+            Op::Report { .. }
             | Op::Admit { .. }
             | Op::OpenAttachment { .. }
             | Op::TakeOver { .. }
@@ -456,9 +470,9 @@ impl Gateway {
             | Op::Interrupt { .. }
             | Op::Conclude { .. }
             | Op::Progress { .. }
-            | Op::Answer { .. } => Ok(session),
-            // Not for clients; the session would say the same.
-            Op::Claim { .. }
+            | Op::Answer { .. }
+            // No credential allows the rest.
+            | Op::Claim { .. }
             | Op::Emit { .. }
             | Op::Request { .. }
             | Op::Finish { .. }
@@ -466,8 +480,24 @@ impl Gateway {
             | Op::LoseDevice { .. }
             | Op::ReleaseDevice { .. }
             | Op::Recover
-            | Op::Wake => Err(Reject::Forbidden),
+            | Op::Wake => Ok(session),
         }
+    }
+
+    fn admit_turn(&self, caller: &Caller, session: SessionId, turn: &NewTurn) -> Result<SessionId, Reject> {
+        if let Some(device) = &turn.device
+            && !self.reaches(caller, device)
+        {
+            return Err(Reject::Offline(device.clone()));
+        }
+        if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Reject::Draining);
+        }
+        let now = self.sessions.environment.clock.now();
+        caller.bucket.take_turn(now).map_err(|retry_after| Reject::RateLimited { retry_after })?;
+        let Some(key) = &turn.key else { return Ok(session) };
+        let key = (caller.principal.id.clone(), key.key.clone());
+        Ok(self.sessions.environment.keys.lock().reserve(key, session, now))
     }
 }
 

@@ -23,16 +23,16 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Reads key files, revocations and certificates again, and takes over the agents, routes and
-    /// servers of tools of `config`. Connections stay, unless their credential is revoked; a turn
-    /// that runs stays with the agent that it began with. Answers the other keys that have changed:
-    /// they count from the next start.
+    /// Reads revocations and certificates again, and takes over the credentials, agents, routes and
+    /// servers of tools of `config`. Connections stay, unless their credential is revoked, gone, or says
+    /// something else now; a turn that runs stays with the agent that it began with. Returns the other keys
+    /// that have changed: they count from the next start.
     ///
     /// # Errors
     /// Something cannot be used; what was valid before stays so.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, ServeError> {
         let directory = self.workshop.directory(&config).map_err(ServeError::Config)?;
-        self.door.authenticator.reload().map_err(|error| ServeError::Config(error.to_string()))?;
+        self.door.authenticator.reload(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         self.door.gateway.reserve(self.door.authenticator.reservations());
         if let Some(tls) = &self.tls {
             tls.reload().map_err(|error| ServeError::Config(error.to_string()))?;
@@ -43,8 +43,8 @@ impl Handle {
         sessions.refresh();
         let mut known = self.config.lock();
         let lasting = known.differences(&config);
-        let Config { agent, agents, routes, mcp, .. } = config;
-        *known = Config { agent, agents, routes, mcp, ..known.clone() };
+        let Config { agent, agents, routes, mcp, auth, secrets, .. } = config;
+        *known = Config { agent, agents, routes, mcp, auth, secrets, ..known.clone() };
         Ok(lasting)
     }
 

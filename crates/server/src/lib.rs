@@ -10,6 +10,7 @@
 
 pub mod admin;
 mod agents;
+mod audit;
 pub mod auth;
 #[cfg(test)]
 mod captured;
@@ -34,6 +35,7 @@ mod memory;
 mod meters;
 pub mod origin;
 mod outbox;
+mod peer_user;
 mod places;
 mod port;
 mod protocols;

@@ -59,8 +59,7 @@ impl OriginPolicy {
             return Ok(());
         }
         let origin = Origin::parse(origin).ok_or(OriginError::Origin)?;
-        let at_home = self.loopback && LOOPBACK_NAMES.contains(&origin.host.as_str());
-        if at_home || self.origins.contains(&origin) || host.is_some_and(|host| self.is_own(&origin, host)) {
+        if self.origins.contains(&origin) || host.is_some_and(|host| self.is_own(&origin, host)) {
             Ok(())
         } else {
             Err(OriginError::Origin)
@@ -276,9 +275,10 @@ mod tests {
             ("localhost:4600", Some("http://localhost:5173"), true),
             // A proxy that ends TLS in front of us.
             ("app.test", Some("https://app.test"), true),
-            // Pages of this machine.
-            ("localhost:4600", Some("http://localhost:4601"), true),
-            ("localhost:4600", Some("http://127.0.0.1:4600"), true),
+            // Other pages and programs of this machine.
+            ("localhost:4600", Some("http://localhost:4601"), false),
+            ("localhost:4600", Some("http://127.0.0.1:4600"), false),
+            ("localhost:4600", Some("tauri://localhost:4600"), false),
             ("localhost:4600", Some("http://localhost.evil.test:4600"), false),
             ("localhost:4600", Some("http://app.test"), false),
             ("localhost:4600", Some("https://app.test:8443"), false),

@@ -125,6 +125,9 @@ impl Server {
         guests: Guests,
     ) -> Result<Self, ServeError> {
         let clock = Clock::start();
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
         // Handles that are taken before the recorder is there count nothing.
         if config.telemetry.metrics
             && let Err(error) = crate::telemetry::metrics()
@@ -180,9 +183,11 @@ impl Server {
         let authenticator =
             Arc::new(Authenticator::new(&config).map_err(|error| ServeError::Config(error.to_string()))?);
         gateway.reserve(authenticator.reservations());
-        if authenticator.is_development() {
+        if let Some(development) = authenticator.development() {
             tracing::warn!(
-                "no credentials are configured: everybody on this machine is let in as the development principal"
+                token = %development.path().display(),
+                "no credentials are configured: this user is let in as the development principal, others of this \
+                 machine with the token"
             );
         }
         let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
@@ -248,6 +253,9 @@ impl Server {
         if self.config.relay.public_url.is_none() {
             let scheme = if self.config.has_tls() { "https" } else { "http" };
             self.workshop.relay.set_public_url(&format!("{scheme}://{}", listener.local_addr()?));
+        }
+        if let Some(development) = self.door.authenticator.development() {
+            development.listens_on(listener.local_addr()?);
         }
         let mut shutdown = std::pin::pin!(shutdown);
         let mut upkeep = tokio::time::interval(UPKEEP);

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use switchboard_core::{
     AgentId, Connection, Found, Lookup, OpeningRequest, Pii, Principal, Protocol, Rate, Refusal, Reject,
-    Reply, Route, Seed, Upgrade,
+    Reply, Right, Route, Seed, Upgrade,
 };
 use tracing::Instrument as _;
 
@@ -145,7 +145,7 @@ impl Door {
         let guard = self.count(protocol, address)?;
         let mut opening = protocol.inspect(&request)?;
         opening.parameters.extend(parameters);
-        let admitted = self.vet(protocol, request, opening, address, guard)?;
+        let admitted = self.vet(protocol, Right::Connect, request, opening, address, guard)?;
         Ok(Guest { door: self.clone(), entered: self.enter(protocol, admitted).await? })
     }
 
@@ -312,6 +312,7 @@ impl Door {
             assigned,
             home: None,
             callsign: None,
+            role: None,
             enrolling: None,
             visits: None,
         };

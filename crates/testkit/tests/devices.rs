@@ -27,7 +27,7 @@ fn ann() -> Principal {
 
 /// Somebody who may give work to devices of others.
 fn bob() -> Principal {
-    Principal { scopes: Scopes::parse("target:*"), ..Principal::new("bob") }
+    Principal { scopes: Scopes::parse("connect invoke constellation:boss target:*"), ..Principal::new("bob") }
 }
 
 fn enrol(callsign: &str, role: Role, target: Option<&str>) -> Output {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use switchboard_core::{
     AgentId, Comparison, Condition, Connection, Lookup, Method, Opening, OpeningRequest, Pii, Principal,
-    PrincipalId, Protocol, Question, Rate, Refusal, RefusalReply, Route, Scopes, Seed, SessionId, Timestamp,
-    Transport, Upgrade, Within,
+    PrincipalId, Protocol, Question, Rate, Refusal, RefusalReply, Right, Route, Scopes, Seed, SessionId,
+    Timestamp, Transport, Upgrade, Within,
 };
 
 use crate::conn::{self, Kind};
@@ -381,7 +381,7 @@ pub(crate) const INTERNAL: &str = "internal";
 pub(crate) const NATIVE: &str = "vip-native";
 const BEARER: &str = "vip.bearer.";
 const STRANGER: &str = "vip|stranger";
-const ORDINARY: &str = "connect invoke tools";
+const ORDINARY: &str = "connect invoke tools approve";
 const SESSION_SEGMENT: usize = 3;
 
 pub(crate) const DISCOVERY: &str = "/.well-known/vip";
@@ -400,19 +400,19 @@ pub(crate) const CONTROL: &str = "/v1/vip/sessions/{sid}/control";
 pub(crate) const PROVIDER_STREAM: &str = "/v1/vip/stream";
 
 static ROUTES: &[Route] = &[
-    Route { path: DISCOVERY, transport: Transport::Http(Method::Get) },
-    Route { path: KEYS, transport: Transport::Http(Method::Get) },
-    Route { path: SESSIONS, transport: Transport::Http(Method::Post) },
-    Route { path: SESSION, transport: Transport::Http(Method::Get) },
-    Route { path: SESSION, transport: Transport::Http(Method::Delete) },
-    Route { path: TOKEN, transport: Transport::Http(Method::Post) },
-    Route { path: CREDENTIAL, transport: Transport::Http(Method::Post) },
-    Route { path: WEBRTC, transport: Transport::Http(Method::Post) },
-    Route { path: PEER, transport: Transport::Http(Method::Patch) },
-    Route { path: PEER, transport: Transport::Http(Method::Delete) },
-    Route { path: FUNCTION, transport: Transport::Http(Method::Post) },
-    Route { path: HISTORY, transport: Transport::Http(Method::Get) },
-    Route { path: STREAM, transport: Transport::WebSocket },
-    Route { path: CONTROL, transport: Transport::WebSocket },
-    Route { path: PROVIDER_STREAM, transport: Transport::WebSocket },
+    Route { path: DISCOVERY, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: KEYS, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: SESSIONS, transport: Transport::Http(Method::Post), right: Right::Connect },
+    Route { path: SESSION, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: SESSION, transport: Transport::Http(Method::Delete), right: Right::Connect },
+    Route { path: TOKEN, transport: Transport::Http(Method::Post), right: Right::Connect },
+    Route { path: CREDENTIAL, transport: Transport::Http(Method::Post), right: Right::Connect },
+    Route { path: WEBRTC, transport: Transport::Http(Method::Post), right: Right::Connect },
+    Route { path: PEER, transport: Transport::Http(Method::Patch), right: Right::Connect },
+    Route { path: PEER, transport: Transport::Http(Method::Delete), right: Right::Connect },
+    Route { path: FUNCTION, transport: Transport::Http(Method::Post), right: Right::Connect },
+    Route { path: HISTORY, transport: Transport::Http(Method::Get), right: Right::Connect },
+    Route { path: STREAM, transport: Transport::WebSocket, right: Right::Connect },
+    Route { path: CONTROL, transport: Transport::WebSocket, right: Right::Connect },
+    Route { path: PROVIDER_STREAM, transport: Transport::WebSocket, right: Right::Connect },
 ];

@@ -1,8 +1,8 @@
 //! Linewise as the server's registry knows it: its route, its way in, and its ways to say no.
 
 use switchboard_core::{
-    Connection, Credential, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Seed, Transport,
-    Upgrade,
+    Connection, Credential, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Right, Route, Seed,
+    Transport, Upgrade,
 };
 
 use crate::conn::LinewiseConnection;
@@ -28,7 +28,7 @@ impl Protocol for Linewise {
     }
 
     fn routes(&self) -> &'static [Route] {
-        &[Route { path: PATH, transport: Transport::WebSocket }]
+        &[Route { path: PATH, transport: Transport::WebSocket, right: Right::Connect }]
     }
 
     fn max_message(&self) -> usize {

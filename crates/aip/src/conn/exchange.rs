@@ -74,9 +74,6 @@ impl Exchange {
             }
             Purpose::Dispatch => match self.task(body) {
                 Err((status, why)) => self.refuse(status, &why),
-                Ok(_) if !self.principal.scopes.allows_dispatch() => {
-                    self.refuse(403, "the credential does not allow dispatching");
-                }
                 Ok(task) => {
                     self.task = Some(task);
                     self.ask_roll();

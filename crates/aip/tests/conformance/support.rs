@@ -66,7 +66,7 @@ impl Talk {
         }
         let scoped = [
             ("cat", "device:cat-* constellation:cat@* target:dev* dispatch"),
-            ("watcher", "target:dev*"),
+            ("watcher", "read target:dev*"),
             ("sender", "target:dev* dispatch"),
         ];
         for (name, scopes) in scoped {

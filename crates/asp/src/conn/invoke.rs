@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use switchboard_core::model::{CallEnd, NewTurn, Origin, RequestKey, ToolChange};
-use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Scope, SessionId, TurnId, hex};
+use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Right, SessionId, TurnId, hex};
 
 use super::requests::{Queued, Request};
 use super::resume::Handle;
@@ -47,8 +47,17 @@ impl AspConnection {
     }
 
     fn start(&mut self, id: u16, invoke: Invoke, digest: Option<[u8; 32]>) {
-        if !self.principal.scopes.allows(Scope::Invoke) {
-            return self.fail_request(id, Code::Forbidden, "the credential does not allow requests", None);
+        let right = match &invoke.body {
+            InvokeBody::Tool { .. } => Right::RunTool,
+            InvokeBody::Chat(_)
+            | InvokeBody::Step(_)
+            | InvokeBody::Result(_)
+            | InvokeBody::Reply(_)
+            | InvokeBody::List
+            | InvokeBody::Watch { .. } => Right::Ask,
+        };
+        if !self.principal.scopes.permit(right, None) {
+            return self.fail_request(id, Code::Forbidden, right.refusal(), None);
         }
         let agent = invoke.agent.as_deref().map_or_else(|| self.agent.clone(), AgentId::from);
         if !self.principal.scopes.allows_agent(&agent) {

@@ -31,7 +31,8 @@ pub(crate) const FLEET: &[&str] = &[
         {id='mute',key_env='PEER_KEY_MUTE',principal='mute',scopes=['target:lab-*']},\
         {id='admin',key_env='PEER_KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
     "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
-        secret_env='PEER_JWT_SECRET',leeway_s=0}]",
+        secret_env='PEER_JWT_SECRET',leeway_s=0,\
+            default_scopes=['connect','read','invoke','tools','approve','manage','dispatch']}]",
     "aip.limits.refusals_per_minute=100000",
 ];
 

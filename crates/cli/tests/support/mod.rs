@@ -47,7 +47,8 @@ pub(crate) const BASIC: &[&str] = &[
         {id='narrow',key_env='PEER_KEY_NARROW',principal='narrow',scopes=['connect','invoke','agent:echo']},\
         {id='admin',key_env='PEER_KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
     "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
-        secret_env='PEER_JWT_SECRET',leeway_s=0}]",
+        secret_env='PEER_JWT_SECRET',leeway_s=0,\
+            default_scopes=['connect','read','invoke','tools','approve','manage','dispatch']}]",
     "agent=conformance",
     "agents.conformance.kind=script",
     "agents.conformance.builtin=conformance",

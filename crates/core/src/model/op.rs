@@ -12,6 +12,8 @@ use crate::model::{
     RequestKey, SecretHash, Setting, Standing, Told, Tool, TurnEnd, TurnRequest,
 };
 use crate::principal::Role;
+use crate::rights::Right;
+use crate::scopes::Scopes;
 use crate::time::Timestamp;
 
 /// Who asks. Set by the server from what was authenticated, never from a message.
@@ -23,6 +25,10 @@ pub struct Actor {
     pub kind: ActorKind,
     /// The name under which the connection that asks is enrolled.
     pub callsign: Option<Callsign>,
+    /// As what it is enrolled.
+    pub registered: Option<Role>,
+    /// What the credential of a client allows; of no meaning for others.
+    pub scopes: Scopes,
 }
 
 /// The capacity in which an actor asks.
@@ -37,26 +43,55 @@ pub enum ActorKind {
 }
 
 impl Actor {
-    /// A client with this identity.
-    pub const fn client(principal: PrincipalId) -> Self {
-        Self { principal, kind: ActorKind::Client, callsign: None }
+    /// A client with this identity, and every ordinary scope.
+    pub fn client(principal: PrincipalId) -> Self {
+        Self::new(principal, ActorKind::Client)
     }
 
     /// An executor of turns.
     pub fn worker(worker: WorkerId) -> Self {
-        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Worker(worker), callsign: None }
+        Self::new(PrincipalId::from("switchboard"), ActorKind::Worker(worker))
     }
 
     /// The server itself.
     pub fn server() -> Self {
-        Self { principal: PrincipalId::from("switchboard"), kind: ActorKind::Server, callsign: None }
+        Self::new(PrincipalId::from("switchboard"), ActorKind::Server)
     }
 
-    /// The same, asking through a connection that is enrolled under this name.
+    fn new(principal: PrincipalId, kind: ActorKind) -> Self {
+        Self { principal, kind, callsign: None, registered: None, scopes: Scopes::default() }
+    }
+
+    /// The same, with what its credential allows.
     #[must_use]
-    pub fn enrolled(mut self, callsign: Option<Callsign>) -> Self {
-        self.callsign = callsign;
+    pub fn allowed(mut self, scopes: Scopes) -> Self {
+        self.scopes = scopes;
         self
+    }
+
+    /// The same, asking through a connection that is enrolled as a device under this name.
+    #[must_use]
+    pub fn enrolled(self, callsign: Option<Callsign>) -> Self {
+        self.registered(callsign.map(|callsign| (callsign, Role::Device)))
+    }
+
+    /// The same, asking through a connection that is enrolled under this name, in this role.
+    #[must_use]
+    pub fn registered(mut self, enrolment: Option<(Callsign, Role)>) -> Self {
+        (self.callsign, self.registered) = enrolment.unzip();
+        self
+    }
+
+    /// Whether this is a client whose credential does not allow it. Executors and the server itself hold
+    /// no credentials; what they may do, the session decides.
+    pub fn lacks(&self, right: Right) -> bool {
+        matches!(self.kind, ActorKind::Client) && !self.scopes.permit(right, self.registered)
+    }
+
+    /// Whether sessions of its principal are open to it for that alone. They are not to a credential that
+    /// allows nothing but to be a device.
+    pub fn takes_part(&self) -> bool {
+        self.registered == Some(Role::Orchestrator) || self.scopes.permit(Right::Follow, None)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::model::{Actor, ActorKind, Event, Executor, Op, SecretHash, Standing, 
 use crate::position::Position;
 use crate::principal::Role;
 use crate::reject::Reject;
+use crate::rights::Right;
 use crate::session::{AttachmentView, Session};
 use crate::time::Timestamp;
 
@@ -42,6 +43,9 @@ impl Session {
         vouched: &[MessageId],
     ) -> Result<Decision, Reject> {
         let role = self.role_for(actor, op)?;
+        if actor.lacks(Right::of(op)) {
+            return Err(Reject::Forbidden);
+        }
         match op {
             Op::Open { epoch, agent, name } => {
                 if self.owner.is_some() {
@@ -156,7 +160,10 @@ impl Session {
             // Nothing tells it from one that never was.
             ActorKind::Client if self.standing == Standing::Deleted => Err(Reject::NotFound),
             ActorKind::Client => {
-                let role = if *owner == actor.principal {
+                // A device makes itself known in a session of its principal's before it has a place there.
+                let introduces =
+                    matches!(op, Op::Open { .. } | Op::Join(_) | Op::StartTurn(_) | Op::Chronicle { .. });
+                let role = if *owner == actor.principal && (introduces || actor.takes_part()) {
                     Role::Owner
                 } else {
                     self.role_of_actor(actor).ok_or(Reject::NotFound)?

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Reply;
-use crate::id::{AttachmentId, CallId, MessageId, PrincipalId, TurnId};
+use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
     Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, FailureKind,
     Message, NewTurn, Origin, Output, Parent, Place, Tool, TurnEnd, TurnOutcome, TurnRequest,
@@ -12,6 +12,7 @@ use crate::model::{
 use crate::position::Position;
 use crate::principal::Role;
 use crate::reject::Reject;
+use crate::rights::Right;
 use crate::session::{Decision, Session, TurnState, TurnStatus, TurnView};
 use crate::time::Timestamp;
 
@@ -59,14 +60,18 @@ impl Session {
         if queued.is_none() && running >= self.limits.running_turns {
             return Err(Reject::Limit { what: "running_turns" });
         }
-        if let TurnRequest::Tool { name, .. } = &new.request
-            && self.tools.get(name).is_none_or(|tool| tool.executor != Executor::Agent)
-        {
-            return Err(Reject::UnknownTool(name.clone()));
+        if let TurnRequest::Tool { name, .. } = &new.request {
+            let tool = self.tools.get(name).filter(|tool| tool.executor == Executor::Agent);
+            let tool = tool.ok_or_else(|| Reject::UnknownTool(name.clone()))?;
+            let client = matches!(actor.kind, ActorKind::Client);
+            if client && tool.mcp_server().is_some_and(|server| !actor.scopes.allows_mcp(server)) {
+                return Err(Reject::Forbidden);
+            }
         }
         self.check_place(new, vouched)?;
         let (mut events, mut gone) = (Vec::with_capacity(3), Vec::new());
         let agent = new.agent.clone().or_else(|| self.agent.clone()).ok_or(Reject::NotFound)?;
+        self.check_reach(actor, &agent)?;
         if new.place.supersedes {
             self.supersede(actor, now, &mut gone, &mut events);
         }
@@ -110,6 +115,23 @@ impl Session {
         let reply =
             Reply::Turn { session: self.id.clone(), turn: new.turn.clone(), accepted, replayed: false };
         Ok(Decision { events, reply })
+    }
+
+    /// Whether the credential reaches what the turn would reach: the agent that will answer, whoever chose it,
+    /// and the devices whose tools that agent finds here.
+    fn check_reach(&self, actor: &Actor, agent: &AgentId) -> Result<(), Reject> {
+        if !matches!(actor.kind, ActorKind::Client) {
+            return Ok(());
+        }
+        if !actor.scopes.allows_agent(agent) {
+            return Err(Reject::UnknownAgent(agent.clone()));
+        }
+        let mut executors = self.tools.values().map(|tool| &tool.executor);
+        let beyond = executors.any(|executor| {
+            matches!(executor, Executor::Device(device)
+                if actor.callsign.as_ref() != Some(device) && !actor.scopes.uses_device(device.as_str()))
+        });
+        if beyond { Err(Reject::Forbidden) } else { Ok(()) }
     }
 
     fn known_request(
@@ -479,6 +501,6 @@ impl Session {
             (ActorKind::Client, Executor::Device(device)) => actor.callsign.as_ref() == Some(device),
             (ActorKind::Client, Executor::Anyone) => role.may_answer(),
         };
-        if may { Ok(call) } else { Err(Reject::Forbidden) }
+        if may && !actor.lacks(Right::of_answer(&call.kind)) { Ok(call) } else { Err(Reject::Forbidden) }
     }
 }

@@ -48,6 +48,8 @@ mod held_tests;
 #[cfg(test)]
 mod recall_tests;
 #[cfg(test)]
+mod rights_tests;
+#[cfg(test)]
 mod stops_tests;
 #[cfg(test)]
 mod testing;
@@ -212,11 +214,13 @@ impl Session {
         self.participants.get(principal).copied()
     }
 
-    /// What an actor may do here: by who it is, or as a device of which something is asked.
+    /// What an actor may do here: by who it is, or as a device of which something is asked, or that keeps its
+    /// profile here.
     pub fn role_of_actor(&self, actor: &Actor) -> Option<Role> {
-        self.role_of(&actor.principal).or_else(|| {
-            let callsign = actor.callsign.as_ref()?;
-            self.asks(callsign).then_some(Role::Device)
+        self.role_of(&actor.principal).filter(|_| actor.takes_part()).or_else(|| {
+            let callsign = actor.callsign.as_ref().filter(|_| self.standing != Standing::Deleted)?;
+            let keeps = self.owner.as_ref() == Some(&actor.principal) && self.devices.contains_key(callsign);
+            (keeps || self.asks(callsign)).then_some(Role::Device)
         })
     }
 

@@ -34,10 +34,6 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, code, format!("{error}: {advice}"))
     }
 
-    pub(super) fn admin_only() -> Self {
-        Self::forbidden("this needs a credential with the scope admin")
-    }
-
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
@@ -78,6 +74,11 @@ impl ApiError {
 
     pub(super) fn post_only() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, POST_ONLY, "this path changes something: use POST")
+    }
+
+    pub(super) fn unwritable() -> Self {
+        let message = "it could not be written down, and nothing has changed: see the server's log";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
 
     pub(super) fn history_replaced() -> Self {

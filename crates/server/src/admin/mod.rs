@@ -1,33 +1,35 @@
-//! Health, metrics and the admin API, which reads, and frees names of devices.
+//! Health, metrics and the admin API.
 //!
 //! | Path | Needs |
 //! |---|---|
 //! | `/healthz`, `/readyz` | nothing |
 //! | `/metrics` | the scope `admin`, unless `telemetry.metrics_public` |
-//! | `/admin/v1/connections`, `POST /admin/v1/devices/{device}/release` | the scope `admin` |
-//! | `/admin/v1/sessions…`, `/admin/v1/devices…`, `/admin/v1/agents`, `/admin/v1/openapi.json` | any credential |
+//! | `/admin/v1/connections`, `/admin/v1/keys`, `/admin/v1/revocations`, `POST /admin/v1/devices/{device}/release` | the scope `admin` |
+//! | `/admin/v1/sessions…`, `/admin/v1/devices…` | the scope `read` |
+//! | `/admin/v1/agents`, `/admin/v1/openapi.json` | the scope `connect` or `read` |
 //!
 //! A principal without the scope `admin` sees its own sessions and devices only; those of others
 //! look exactly as if they did not exist. Host and Origin are checked on every path.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Extension, Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use serde_json::json;
-use switchboard_core::{Principal, PrincipalId, Scope, SessionId, Timestamp};
+use switchboard_core::{Principal, PrincipalId, Right, SessionId, Timestamp};
 use switchboard_store::Log;
 
+use crate::audit;
 use crate::auth::{AuthError, Authenticator, bearer};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -36,6 +38,7 @@ use crate::sessions::Sessions;
 use crate::telemetry::{self, names};
 
 mod agents;
+mod credentials;
 mod descriptors;
 mod devices;
 mod error;
@@ -56,26 +59,50 @@ pub fn router(state: AdminState) -> Router {
     }
     if state.admin {
         let api = Router::new()
-            .route("/openapi.json", get(openapi))
-            .route("/agents", get(agents::list))
-            .route("/connections", get(connections))
-            .route("/devices", get(devices::list))
-            .route("/devices/{device}", get(devices::one))
+            .route("/openapi.json", needs(Right::Discover, get(openapi)))
+            .route("/agents", needs(Right::Discover, get(agents::list)))
+            .route("/connections", needs(Right::Administer, get(connections)))
+            .route("/keys", needs(Right::Administer, get(credentials::keys)))
+            .route(
+                "/revocations",
+                needs(Right::Administer, post(credentials::revoke).delete(credentials::restore)),
+            )
+            .route("/devices", needs(Right::Inspect, get(devices::list)))
+            .route("/devices/{device}", needs(Right::Inspect, get(devices::one)))
             .route(
                 "/devices/{device}/release",
-                post(devices::release).fallback(async || ApiError::post_only()),
+                needs(Right::Administer, post(devices::release).fallback(async || ApiError::post_only())),
             )
-            .route("/sessions", get(sessions::list))
-            .route("/sessions/{session}", get(sessions::one))
-            .route("/sessions/{session}/events", get(sessions::events))
-            .route("/sessions/{session}/turns", get(sessions::turns))
-            .route("/sessions/{session}/messages", get(sessions::messages))
+            .route("/sessions", needs(Right::Inspect, get(sessions::list)))
+            .route("/sessions/{session}", needs(Right::Inspect, get(sessions::one)))
+            .route("/sessions/{session}/events", needs(Right::Inspect, get(sessions::events)))
+            .route("/sessions/{session}/turns", needs(Right::Inspect, get(sessions::turns)))
+            .route("/sessions/{session}/messages", needs(Right::Inspect, get(sessions::messages)))
             .fallback(async || ApiError::no_route())
             .method_not_allowed_fallback(async || ApiError::read_only())
             .layer(middleware::from_fn_with_state(state.clone(), authenticate));
         router = router.nest("/admin/v1", api);
     }
     router.layer(middleware::from_fn_with_state(state.clone(), check_origin)).with_state(state)
+}
+
+/// A route for credentials that allow this.
+fn needs(right: Right, route: MethodRouter<AdminState>) -> MethodRouter<AdminState> {
+    route.layer(middleware::from_fn_with_state(right, check_right))
+}
+
+async fn check_right(
+    State(right): State<Right>,
+    Extension(principal): Extension<Principal>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if principal.scopes.permit(right, None) {
+        next.run(request).await
+    } else {
+        audit::refused(&principal.id, right);
+        ApiError::forbidden(right.refusal()).into_response()
+    }
 }
 
 /// What the routes stand on.
@@ -213,10 +240,10 @@ async fn readyz(State(state): State<AdminState>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"ready": false, "reason": reason}))).into_response()
 }
 
-async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn metrics(State(state): State<AdminState>, request: Request) -> Result<Response, ApiError> {
     let Some(handle) = &state.metrics else { return Err(ApiError::no_route()) };
-    if !state.metrics_public && !state.principal(&headers)?.scopes.allows(Scope::Admin) {
-        return Err(ApiError::admin_only());
+    if !state.metrics_public && !state.principal(&request)?.scopes.permit(Right::Administer, None) {
+        return Err(ApiError::forbidden(Right::Administer.refusal()));
     }
     let stats = state.log.stats();
     let descriptors =
@@ -244,12 +271,8 @@ async fn openapi() -> Response {
 
 async fn connections(
     State(state): State<AdminState>,
-    axum::Extension(principal): axum::Extension<Principal>,
     query: sessions::Checked<ConnectionsQuery>,
 ) -> Result<Response, ApiError> {
-    if !principal.scopes.allows(Scope::Admin) {
-        return Err(ApiError::admin_only());
-    }
     let limit = state.limit(query.limit)?;
     let mut connections = state.connections.list();
     connections.retain(|connection| query.after.is_none_or(|after| connection.connection > after));
@@ -269,8 +292,8 @@ struct ConnectionsQuery {
 
 impl AdminState {
     /// Who asks.
-    fn principal(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
-        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    fn principal(&self, request: &Request) -> Result<Principal, ApiError> {
+        let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
         let credential = match (values.next(), values.next()) {
             (None, _) => None,
             (Some(value), None) => {
@@ -279,6 +302,8 @@ impl AdminState {
             }
             (Some(_), Some(_)) => return Err(ApiError::unauthenticated(AuthError::Invalid)),
         };
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
+        self.authenticator.admit(credential.into_iter(), peer).map_err(ApiError::unauthenticated)?;
         self.authenticator.authenticate(credential, self.clock.now()).map_err(ApiError::unauthenticated)
     }
 
@@ -302,8 +327,9 @@ impl AdminState {
 }
 
 async fn authenticate(State(state): State<AdminState>, mut request: Request, next: Next) -> Response {
-    match state.principal(request.headers()) {
+    match state.principal(&request) {
         Ok(principal) => {
+            audit::administration(&principal, request.method(), request.uri().path());
             request.extensions_mut().insert(principal);
             let mut response = next.run(request).await;
             response

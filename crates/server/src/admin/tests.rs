@@ -81,7 +81,7 @@ impl World {
             id: id.into(),
             hash: Some(hash_key(key)),
             principal: id.into(),
-            scopes: scopes.iter().map(|&scope| scope.into()).collect(),
+            scopes: (!scopes.is_empty()).then(|| scopes.iter().map(|&scope| scope.into()).collect()),
             ..ApiKey::default()
         };
         config.auth.api_keys =
@@ -297,9 +297,9 @@ async fn every_admin_path_needs_a_credential() {
     let paths: Vec<String> = world.schemas["paths"]
         .as_object()
         .unwrap()
-        .keys()
-        .filter(|path| path.starts_with("/admin/"))
-        .map(|path| path.replace("{session}", "s1").replace("{device}", "d1"))
+        .iter()
+        .filter(|(path, methods)| path.starts_with("/admin/") && methods.get("get").is_some())
+        .map(|(path, _)| path.replace("{session}", "s1").replace("{device}", "d1"))
         .collect();
     assert_eq!(paths.len(), 11);
     for path in &paths {

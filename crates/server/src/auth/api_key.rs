@@ -1,11 +1,13 @@
 //! API keys. They are long and random, so that one round of SHA-256 is enough to store them.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use switchboard_core::{Principal, Reservation, Scopes, hex};
 
 use super::{AuthSetupError, Credential, Identity};
-use crate::config::Config;
+use crate::config::{ApiKey, Config};
 
 /// What `auth.api_keys[].hash` holds for a key: its SHA-256 in hexadecimal.
 pub fn hash_key(key: &str) -> String {
@@ -32,9 +34,9 @@ impl ApiKeys {
                     return Err(AuthSetupError::new(at("hash"), "expected exactly one of hash and key_env"));
                 }
             };
-            let principal =
-                Principal { scopes: Scopes::parse(&key.scopes.join(" ")), ..Principal::new(&key.principal) };
-            keys.push((hash, Identity { principal, credential: Credential::ApiKey(key.id.clone()) }));
+            let principal = Principal { scopes: scopes(key), ..Principal::new(&key.principal) };
+            let credential = Credential::ApiKey { id: key.id.clone(), version: version(key, &hash) };
+            keys.push((hash, Identity { principal, credential }));
         }
         Ok(Self { keys })
     }
@@ -49,6 +51,19 @@ impl ApiKeys {
         self.keys.iter().filter_map(reserved).collect()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Identity> {
+        self.keys.iter().map(|(_, identity)| identity)
+    }
+
+    /// The version of each entry, by the name of its key.
+    pub(super) fn versions(&self) -> BTreeMap<String, u64> {
+        let versions = self.iter().filter_map(|identity| match &identity.credential {
+            Credential::ApiKey { id, version } => Some((id.clone(), *version)),
+            Credential::Development | Credential::Token { .. } => None,
+        });
+        versions.collect()
+    }
+
     /// Looks at every key, whichever fits, so that time tells nothing.
     pub(super) fn find(&self, credential: &str) -> Option<Identity> {
         let hash = digest(credential);
@@ -60,6 +75,23 @@ impl ApiKeys {
         }
         found.cloned()
     }
+}
+
+/// What a key allows; without a list, every ordinary scope.
+pub(crate) fn scopes(key: &ApiKey) -> Scopes {
+    key.scopes.as_ref().map_or_else(Scopes::default, |words| Scopes::parse(&words.join(" ")))
+}
+
+/// Differs between entries that differ in the key, the principal or the scopes.
+fn version(key: &ApiKey, hash: &[u8; 32]) -> u64 {
+    let mut digest = Sha256::new_with_prefix(hash);
+    for part in std::iter::once(&key.principal).chain(key.scopes.iter().flatten()) {
+        digest.update([0]);
+        digest.update(part.as_bytes());
+    }
+    digest.update([u8::from(key.scopes.is_some())]);
+    let digest: [u8; 32] = digest.finalize().into();
+    digest.iter().take(8).fold(0, |version, byte| version << 8 | u64::from(*byte))
 }
 
 fn digest(key: &str) -> [u8; 32] {

@@ -68,6 +68,7 @@ struct Issuer {
     namespace: String,
     algorithm: Algorithm,
     leeway: Duration,
+    default_scopes: Scopes,
     keys: Vec<(Option<String>, DecodingKey)>,
     /// Whether tokens choose among the keys by `kid`.
     by_kid: bool,
@@ -101,6 +102,7 @@ impl Issuer {
             namespace: issuer.namespace().to_owned(),
             algorithm: library(algorithm),
             leeway: Duration::from_secs(issuer.leeway_s),
+            default_scopes: Scopes::parse(&issuer.default_scopes.join(" ")),
             keys,
             by_kid: issuer.jwks.is_some(),
         })
@@ -122,6 +124,7 @@ impl Issuer {
         if !words(&claims.aud).any(|audience| audience == self.audience) {
             return Err(Refused::invalid("wrong audience"));
         }
+        let scopes = self.scopes(&claims);
         let subject = claims
             .sub
             .filter(|sub| {
@@ -145,15 +148,21 @@ impl Issuer {
                 return Err(Refused::invalid("no usable jti"));
             }
         };
-        let scope = if claims.scope.is_null() { &claims.scp } else { &claims.scope };
         Ok(Identity {
             principal: Principal {
                 id: PrincipalId::new(format!("{}|{subject}", self.namespace)),
-                scopes: scopes(scope),
+                scopes,
                 expires_at: Some(ends_at),
             },
             credential: Credential::Token { jti },
         })
+    }
+
+    /// What a token allows. A word with the prefix of somebody else, such as `billing:admin`, is none of
+    /// ours; a token that names only such words allows nothing here.
+    fn scopes(&self, claims: &Claims) -> Scopes {
+        let list = scope_list(&claims.scope).or_else(|| scope_list(&claims.scp));
+        list.map_or_else(|| self.default_scopes.clone(), |list| Scopes::parse(&list))
     }
 
     fn key(&self, kid: Option<&str>) -> Result<&DecodingKey, Refused> {
@@ -210,10 +219,15 @@ fn seconds(claim: &Value) -> Option<Timestamp> {
     Some(Timestamp::from_secs(number))
 }
 
-/// What the token allows. A word with the prefix of somebody else, such as `billing:admin`, is none of
-/// ours; a token that names only such words allows nothing here.
-fn scopes(claim: &Value) -> Scopes {
-    Scopes::parse(&words(claim).collect::<Vec<&str>>().join(" "))
+/// The words of a claim that lists scopes: a text with blanks between them, or a list of texts. None if it
+/// is missing, empty, or anything else, a list with something else in it included.
+fn scope_list(claim: &Value) -> Option<String> {
+    let list = match claim {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(Value::as_str).collect::<Option<Vec<&str>>>()?.join(" "),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    (!list.trim().is_empty()).then_some(list)
 }
 
 fn public_key(at: &str, algorithm: config::Algorithm, path: &Path) -> Result<DecodingKey, AuthSetupError> {

@@ -7,22 +7,25 @@
 //!   `sub` of one issuer never meets that of another, nor an API key, unless an operator writes
 //!   the whole name on purpose. A renewed token keeps its principal exactly if issuer and `sub`
 //!   stay the same.
-//! * **Development**: on loopback, with nothing configured, everybody is `dev` with all scopes.
+//! * **Development**: on loopback, with nothing configured, whoever runs the server is `dev` with all
+//!   scopes, without a credential; so is whoever shows the token in the data folder.
 //!
 //! No credential is ever logged or formatted; reasons of refusal are, at `debug`.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use switchboard_core::{Principal, Reservation, Scopes, Timestamp};
+use switchboard_core::{Principal, PrincipalId, Reservation, Scopes, Timestamp};
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::telemetry::names;
 
 mod api_key;
+mod development;
 mod jwt;
 mod revocation;
 #[cfg(test)]
@@ -32,16 +35,17 @@ pub use api_key::hash_key;
 pub use revocation::{Revocation, Revocations, RevokeError};
 
 use api_key::ApiKeys;
+pub(crate) use api_key::scopes as key_scopes;
+pub(crate) use development::Development;
 use jwt::Issuers;
 use revocation::RevocationFile;
 
 /// Turns credentials into principals.
 pub struct Authenticator {
     keys: RwLock<Arc<Keys>>,
-    development: bool,
+    development: Option<Development>,
     file: Mutex<RevocationFile>,
     revocations: watch::Sender<Arc<Revocations>>,
-    config: Config,
 }
 
 impl Authenticator {
@@ -51,13 +55,13 @@ impl Authenticator {
     /// A file cannot be read, or does not hold what it should.
     pub fn new(config: &Config) -> Result<Self, AuthSetupError> {
         let file = RevocationFile::new(config.data_dir.join(REVOCATIONS_FILE));
-        let revocations = Arc::new(file.read()?);
+        let keys = Keys::read(config)?;
+        let revocations = Arc::new(file.read()?.with_keys(keys.api_keys.versions()));
         Ok(Self {
-            keys: RwLock::new(Arc::new(Keys::read(config)?)),
-            development: config.is_development(),
+            keys: RwLock::new(Arc::new(keys)),
+            development: config.is_development().then(|| Development::new(config)).transpose()?,
             file: Mutex::new(file),
             revocations: watch::Sender::new(revocations),
-            config: config.clone(),
         })
     }
 
@@ -96,9 +100,34 @@ impl Authenticator {
         self.keys.read().api_keys.reservations()
     }
 
-    /// Whether everybody is let in as the development principal.
-    pub const fn is_development(&self) -> bool {
-        self.development
+    /// Development mode, if this is it.
+    pub(crate) const fn development(&self) -> Option<&Development> {
+        self.development.as_ref()
+    }
+
+    /// Whether a connection from this address may ask at all: in development mode, only those of the user who
+    /// runs the server, and those that show the token. No address stands for a caller in this process.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn admit<'a>(
+        &self,
+        mut credentials: impl Iterator<Item = &'a str>,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), AuthError> {
+        let Some(development) = &self.development else { return Ok(()) };
+        if peer.is_none_or(|peer| development.is_own(peer)) {
+            return Ok(());
+        }
+        let mut error = AuthError::Missing;
+        if credentials.any(|credential| {
+            error = AuthError::Invalid;
+            development.is_token(credential)
+        }) {
+            return Ok(());
+        }
+        refuse("another user of this machine");
+        Err(error)
     }
 
     /// Follows revocations. A live connection closes when [`Revocations::covers`] its identity.
@@ -126,18 +155,36 @@ impl Authenticator {
         })
     }
 
-    /// Reads key files and revocations again. What was valid before stays so if this fails.
+    /// Takes over the keys and issuers of a configuration, and reads key files and revocations again. What
+    /// was valid before stays so if this fails. Connections whose key is gone, or says something else now, end.
+    /// Whether this is development mode counts from the next start.
     ///
     /// # Errors
     /// A file cannot be read, or does not hold what it should.
-    pub fn reload(&self) -> Result<(), AuthSetupError> {
-        let keys = Keys::read(&self.config)?;
+    pub fn reload(&self, config: &Config) -> Result<(), AuthSetupError> {
+        let keys = Keys::read(config)?;
         let file = self.file.lock();
-        let revocations = file.read()?;
+        let revocations = file.read()?.with_keys(keys.api_keys.versions());
         *self.keys.write() = Arc::new(keys);
         self.revocations.send_replace(Arc::new(revocations));
         drop(file);
         Ok(())
+    }
+
+    /// The API keys that are configured, and whether each is revoked.
+    pub(crate) fn api_keys(&self) -> Vec<KnownKey> {
+        let revocations = self.revocations.borrow().clone();
+        let known = |identity: &Identity, id: &str| KnownKey {
+            id: id.to_owned(),
+            principal: identity.principal.id.clone(),
+            revoked: revocations.covers(identity),
+        };
+        let keys = Arc::clone(&self.keys.read());
+        let entries = keys.api_keys.iter().filter_map(|identity| match &identity.credential {
+            Credential::ApiKey { id, .. } => Some(known(identity, id)),
+            Credential::Development | Credential::Token { .. } => None,
+        });
+        entries.collect()
     }
 
     fn change(
@@ -158,7 +205,7 @@ impl Authenticator {
     }
 
     fn verify(&self, credential: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
-        if self.development {
+        if self.development.is_some() {
             let principal = Principal { scopes: Scopes::all(), ..Principal::new(DEVELOPMENT_PRINCIPAL) };
             return Ok(Identity { principal, credential: Credential::Development });
         }
@@ -178,8 +225,18 @@ impl Authenticator {
 
 impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authenticator").field("development", &self.development).finish_non_exhaustive()
+        f.debug_struct("Authenticator")
+            .field("development", &self.development.is_some())
+            .finish_non_exhaustive()
     }
+}
+
+/// An API key, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct KnownKey {
+    pub(crate) id: String,
+    pub(crate) principal: PrincipalId,
+    pub(crate) revoked: bool,
 }
 
 /// A principal, and the credential that showed it.
@@ -196,8 +253,13 @@ pub struct Identity {
 pub enum Credential {
     /// None: everybody is let in.
     Development,
-    /// The API key of this id.
-    ApiKey(String),
+    /// An API key.
+    ApiKey {
+        /// Its name in the configuration.
+        id: String,
+        /// Tells the entry from what the configuration said of the key at other times.
+        version: u64,
+    },
     /// A JSON Web Token.
     Token {
         /// Its `jti`, if it has one.

@@ -32,14 +32,25 @@ pub struct Revocations {
     /// By `jti`: the second in which the token ends anyway.
     tokens: BTreeMap<String, Option<u64>>,
     principals: BTreeSet<PrincipalId>,
+    /// The API keys that are configured, with the version of each entry. Not stored: the configuration is.
+    #[serde(skip)]
+    configured: BTreeMap<String, u64>,
 }
 
 impl Revocations {
+    /// The same, where these keys are configured.
+    pub(super) fn with_keys(mut self, configured: BTreeMap<String, u64>) -> Self {
+        self.configured = configured;
+        self
+    }
+
     /// Whether `identity` no longer counts.
     pub fn covers(&self, identity: &Identity) -> bool {
         let credential = match &identity.credential {
             Credential::Development | Credential::Token { jti: None } => false,
-            Credential::ApiKey(id) => self.api_keys.contains(id),
+            Credential::ApiKey { id, version } => {
+                self.api_keys.contains(id) || self.configured.get(id) != Some(version)
+            }
             Credential::Token { jti: Some(jti) } => self.tokens.contains_key(jti),
         };
         credential || self.principals.contains(&identity.principal.id)

@@ -43,15 +43,21 @@ fn shared_secret() -> JwtIssuer {
     }
 }
 
-fn with_issuers(issuers: &[JwtIssuer]) -> (Authenticator, TempDir) {
+/// What an authenticator was made of.
+struct Made {
+    config: Config,
+    _folder: TempDir,
+}
+
+fn with_issuers(issuers: &[JwtIssuer]) -> (Authenticator, Made) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder);
     config.auth.jwt = issuers.to_vec();
     config.check().unwrap();
-    (Authenticator::new(&config).unwrap(), folder)
+    (Authenticator::new(&config).unwrap(), Made { config, _folder: folder })
 }
 
-fn with_keys() -> (Authenticator, TempDir) {
+fn with_keys() -> (Authenticator, Made) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder);
     config.auth.api_keys = vec![
@@ -65,13 +71,13 @@ fn with_keys() -> (Authenticator, TempDir) {
             id: "bob-1".into(),
             key_env: Some("BOB_KEY".into()),
             principal: "bob".into(),
-            scopes: vec!["connect".into(), "admin".into(), "agent:echo".into()],
+            scopes: Some(vec!["connect".into(), "admin".into(), "agent:echo".into()]),
             ..ApiKey::default()
         },
     ];
     config.auth.jwt = vec![shared_secret()];
     config.check().unwrap();
-    (Authenticator::new(&config).unwrap(), folder)
+    (Authenticator::new(&config).unwrap(), Made { config, _folder: folder })
 }
 
 fn claims() -> Value {
@@ -99,8 +105,8 @@ fn api_keys_become_principals() {
     assert_eq!(ann, Principal::new("ann"));
     let bob = auth.identify(Some("swb_key_of_bob_0123456789abcdef"), NOW).unwrap();
     assert_eq!(bob.principal.id.as_str(), "bob");
-    assert_eq!(bob.credential, Credential::ApiKey("bob-1".into()));
-    assert!(bob.principal.scopes.allows(Scope::Admin) && !bob.principal.scopes.allows(Scope::Invoke));
+    assert!(matches!(bob.credential, Credential::ApiKey { id, .. } if id == "bob-1"));
+    assert!(bob.principal.scopes.allows(Scope::Admin) && !bob.principal.scopes.allows(Scope::Tools));
     assert!(!bob.principal.scopes.allows_agent(&"other".into()));
 }
 
@@ -122,7 +128,7 @@ fn development_needs_loopback_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder);
     let auth = Authenticator::new(&config).unwrap();
-    assert!(auth.is_development());
+    assert!(auth.development().is_some());
     for credential in [None, Some("anything")] {
         let principal = auth.authenticate(credential, NOW).unwrap();
         assert_eq!(principal.id.as_str(), "dev");
@@ -134,14 +140,14 @@ fn development_needs_loopback_and_nothing_else() {
     config.listen = "0.0.0.0:4600".parse().unwrap();
     assert_eq!(Authenticator::new(&config).unwrap().authenticate(None, NOW), Err(AuthError::Missing));
     let (auth, _folder) = with_keys();
-    assert!(!auth.is_development());
+    assert!(!auth.development().is_some());
 }
 
 #[test]
 fn a_good_token_becomes_a_principal() {
     let (auth, _folder) = with_issuers(&[shared_secret()]);
     let claims = changed(|claims| {
-        claims["scope"] = json!("asp:connect agent:echo");
+        claims["scope"] = json!("switchboard:connect agent:echo");
         claims["jti"] = json!("t1");
         claims["nbf"] = json!(NOW.as_secs());
     });
@@ -149,7 +155,7 @@ fn a_good_token_becomes_a_principal() {
     assert_eq!(identity.principal.id.as_str(), "https://issuer.test|ann");
     assert_eq!(identity.principal.expires_at, Some(NOW.after(Duration::from_secs(3610))));
     assert!(
-        identity.principal.scopes.allows(Scope::Connect) && !identity.principal.scopes.allows(Scope::Invoke)
+        identity.principal.scopes.allows(Scope::Connect) && !identity.principal.scopes.allows(Scope::Tools)
     );
     assert!(!identity.principal.scopes.allows_agent(&"other".into()));
     assert_eq!(identity.credential, Credential::Token { jti: Some("t1".into()) });
@@ -364,7 +370,7 @@ fn a_key_set_is_chosen_from_by_kid_and_reloaded() {
         jwks: Some(path.clone()),
         ..shared_secret()
     };
-    let (auth, _data) = with_issuers(&[issuer]);
+    let (auth, made) = with_issuers(&[issuer]);
     let try_token = |token: String| auth.authenticate(Some(&token), NOW).map(|_| ());
     assert_eq!(try_token(es256(&one, Some("one"))), Ok(()));
     assert_eq!(try_token(es256(&two, Some("two"))), Ok(()));
@@ -374,12 +380,12 @@ fn a_key_set_is_chosen_from_by_kid_and_reloaded() {
     assert_eq!(try_token(es256(&three, Some("three"))), Err(AuthError::Invalid));
 
     write(&[&three]);
-    auth.reload().unwrap();
+    auth.reload(&made.config).unwrap();
     assert_eq!(try_token(es256(&three, None)), Ok(()), "one key, nothing to choose");
     assert_eq!(try_token(es256(&one, Some("one"))), Err(AuthError::Invalid));
 
     std::fs::write(&path, "not a key set").unwrap();
-    assert!(auth.reload().unwrap_err().to_string().starts_with("auth.jwt[0].jwks: "));
+    assert!(auth.reload(&made.config).unwrap_err().to_string().starts_with("auth.jwt[0].jwks: "));
     assert_eq!(try_token(es256(&three, None)), Ok(()), "a failed reload changes nothing");
 }
 
@@ -417,8 +423,68 @@ fn scopes_of_others_are_not_ours() {
 }
 
 #[test]
+fn a_claim_that_is_no_list_of_scopes_allows_what_the_issuer_says_or_nothing() {
+    let malformed = [
+        json!(""),
+        json!("  "),
+        json!(42),
+        json!(false),
+        json!({}),
+        json!([]),
+        json!([["connect"]]),
+        json!(["connect", 5]),
+        Value::Null,
+    ];
+    let with = |default_scopes: &[&str]| {
+        let default_scopes = default_scopes.iter().map(|&word| word.into()).collect();
+        with_issuers(&[JwtIssuer { default_scopes, ..shared_secret() }])
+    };
+    let (nothing, _made) = with(&[]);
+    let (reading, _made) = with(&["connect", "read"]);
+    for claim in malformed {
+        let token = hs256(&changed(|claims| claims["scope"] = claim.clone()));
+        let scopes = |auth: &Authenticator| auth.authenticate(Some(&token), NOW).unwrap().scopes;
+        let allowed = |scopes: Scopes| -> Vec<Scope> {
+            Scope::ALL.into_iter().filter(|scope| scopes.allows(*scope)).collect()
+        };
+        assert_eq!(allowed(scopes(&nothing)), Vec::<Scope>::new(), "{claim}");
+        assert_eq!(allowed(scopes(&reading)), [Scope::Connect, Scope::Read], "{claim}");
+    }
+    let token = hs256(&changed(|claims| {
+        claims["scope"] = json!("");
+        claims["scp"] = json!("connect");
+    }));
+    assert!(nothing.authenticate(Some(&token), NOW).unwrap().scopes.allows(Scope::Connect));
+    let token = hs256(&changed(|claims| claims["scope"] = json!("openid email")));
+    assert!(!reading.authenticate(Some(&token), NOW).unwrap().scopes.allows(Scope::Connect), "it is a list");
+}
+
+#[test]
+fn keys_come_and_go_with_the_configuration() {
+    let (auth, made) = with_keys();
+    let ann = auth.identify(Some(KEY), NOW).unwrap();
+    let live = auth.subscribe_revocations();
+    let mut config = made.config.clone();
+    config.auth.api_keys[0].scopes = Some(vec!["connect".into()]);
+    auth.reload(&config).unwrap();
+    assert!(live.borrow().covers(&ann), "what it was let in with says something else now");
+    let narrower = auth.identify(Some(KEY), NOW).unwrap();
+    assert!(!live.borrow().covers(&narrower) && !narrower.principal.scopes.allows(Scope::Invoke));
+    config.auth.api_keys.remove(0);
+    auth.reload(&config).unwrap();
+    assert!(live.borrow().covers(&narrower));
+    assert_eq!(auth.authenticate(Some(KEY), NOW), Err(AuthError::Invalid));
+    auth.reload(&made.config).unwrap();
+    assert_eq!(auth.identify(Some(KEY), NOW).unwrap(), ann, "it may come back");
+    assert!(!live.borrow().covers(&ann));
+    auth.revoke(Revocation::ApiKey("ann-1".into()), NOW).unwrap();
+    let states: Vec<(String, bool)> = auth.api_keys().into_iter().map(|key| (key.id, key.revoked)).collect();
+    assert_eq!(states, [("ann-1".to_owned(), true), ("bob-1".to_owned(), false)]);
+}
+
+#[test]
 fn revocation_reaches_live_connections_and_survives_a_restart() {
-    let (auth, _folder) = with_keys();
+    let (auth, made) = with_keys();
     let token = hs256(&changed(|claims| claims["jti"] = json!("t1")));
     let ann = auth.identify(Some(KEY), NOW).unwrap();
     let carol = auth.identify(Some(&token), NOW).unwrap();
@@ -434,13 +500,13 @@ fn revocation_reaches_live_connections_and_survives_a_restart() {
     assert!(live.borrow().covers(&carol));
     assert_eq!(auth.authenticate(Some(&token), NOW), Err(AuthError::Invalid));
 
-    let again = Authenticator::new(&auth.config).unwrap();
+    let again = Authenticator::new(&made.config).unwrap();
     assert_eq!(again.authenticate(Some(KEY), NOW), Err(AuthError::Invalid));
     assert_eq!(again.authenticate(Some(&token), NOW), Err(AuthError::Invalid));
 
     auth.restore(&Revocation::ApiKey("ann-1".into()), NOW).unwrap();
     assert_eq!(auth.authenticate(Some(KEY), NOW), Ok(Principal::new("ann")));
-    again.reload().unwrap();
+    again.reload(&made.config).unwrap();
     assert!(again.authenticate(Some(KEY), NOW).is_ok());
 }
 
@@ -478,9 +544,11 @@ fn a_damaged_list_of_revocations_keeps_the_server_from_starting() {
 fn a_revocation_that_cannot_be_kept_is_not_made() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&folder);
-    config.data_dir = folder.path().join("file");
+    let data = folder.path().join("data");
+    config.data_dir.clone_from(&data);
     let auth = Authenticator::new(&config).unwrap();
-    std::fs::write(folder.path().join("file"), "in the way").unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::write(&data, "in the way").unwrap();
     assert!(matches!(
         auth.revoke(Revocation::Principal("dev".into()), NOW),
         Err(RevokeError::Unwritable { .. })
@@ -521,11 +589,11 @@ fn key_files_that_cannot_be_used_are_named() {
 
 #[test]
 fn nothing_secret_is_formatted() {
-    let (auth, _folder) = with_keys();
+    let (auth, made) = with_keys();
     let identity = auth.identify(Some(KEY), NOW).unwrap();
     let token = hs256(&changed(|claims| claims["jti"] = json!("t1")));
     let named = auth.identify(Some(&token), NOW).unwrap();
-    let text = format!("{auth:?} {identity:?} {named:?} {:?} {:?}", auth.config, auth.config.secrets);
+    let text = format!("{auth:?} {identity:?} {named:?} {:?} {:?}", made.config, made.config.secrets);
     for secret in [SECRET, KEY, &hash_key(KEY), &token, "swb_key_of_bob_0123456789abcdef"] {
         let shown = text.to_lowercase().contains(&secret.to_lowercase());
         // The hash of a key stands in the configuration; it is of no use to anybody.

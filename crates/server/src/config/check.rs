@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use switchboard_agents::Secret;
-use switchboard_core::Scopes;
+use switchboard_core::{Scope, Scopes};
 
 use super::agents::AgentConfig;
 use super::load::{ConfigError, Problem, Source};
@@ -137,6 +137,13 @@ impl Config {
             if !ids.insert(&key.id) {
                 findings.add(format!("{at}.id"), format!("{} is used twice", key.id));
             }
+            let same = |other: &&ApiKey| key.hash.is_some() && other.hash == key.hash;
+            if let Some(other) = self.auth.api_keys.iter().take(index).find(same) {
+                findings.add(
+                    format!("{at}.hash"),
+                    format!("is the hash of {} too: make a key of its own", other.id),
+                );
+            }
         }
         let mut namespaces: BTreeMap<&str, &str> = BTreeMap::new();
         for (index, issuer) in self.auth.jwt.iter().enumerate() {
@@ -175,16 +182,14 @@ impl Config {
             }
             (Some(_), Some(_)) | (None, None) => findings.add(at, "expected exactly one of hash and key_env"),
         }
-        for scope in &key.scopes {
-            if !Scopes::knows(scope) {
+        if let Some(words) = &key.scopes {
+            if words.is_empty() {
                 findings.add(
                     format!("{at}.scopes"),
-                    format!(
-                        "{scope} is no scope: expected connect, invoke, tools, admin, agent:<name>, \
-                         device:<name>, constellation:<name>, target:<name> or dispatch"
-                    ),
+                    "an empty list allows nothing: leave it out for everything but admin, or name what it allows",
                 );
             }
+            check_scopes(&format!("{at}.scopes"), words, findings);
         }
     }
 
@@ -198,6 +203,7 @@ impl Config {
             findings.add(format!("{at}.namespace"), "must not be empty");
         }
         findings.range(format!("{at}.leeway_s"), issuer.leeway_s, 0..=300);
+        check_scopes(&format!("{at}.default_scopes"), &issuer.default_scopes, findings);
         let Some(algorithm) = issuer.algorithm else {
             findings.add(format!("{at}.algorithm"), "is required: the one algorithm that tokens may use");
             return;
@@ -226,6 +232,13 @@ impl Config {
     }
 
     fn check_origins(&self, findings: &mut Findings) {
+        if self.is_development() && self.allowed_origins.iter().any(|origin| origin == "*") {
+            findings.add(
+                "allowed_origins",
+                "must not be * in development mode, where pages need no credential: list the origins, or \
+                 configure auth.api_keys",
+            );
+        }
         for origin in self.allowed_origins.iter().filter(|origin| *origin != "*") {
             if crate::origin::Origin::parse(origin).is_none() {
                 findings.add(
@@ -537,6 +550,20 @@ impl Findings {
     }
 }
 
+fn check_scopes(at: &str, words: &[String], findings: &mut Findings) {
+    for word in words.iter().filter(|word| !Scopes::knows(word)) {
+        let known = Scope::ALL.map(Scope::word).join(", ");
+        findings.add(
+            at,
+            format!(
+                "{word} is no scope: expected {known}, agent:<name>, device:<name>, constellation:<name>, \
+                 target:<name>, target:<owner>/<name> or mcp:<server>, or one of them after the name of a \
+                 protocol, as in asp:invoke"
+            ),
+        );
+    }
+}
+
 /// Whether a text is a token as HTTP defines it.
 fn is_token(text: &str) -> bool {
     text.chars().all(|letter| letter.is_ascii_alphanumeric() || TOKEN_MARKS.contains(letter))
@@ -556,4 +583,4 @@ const ESCAPED: usize = 6;
 const RATE: RangeInclusive<u64> = 1..=1 << 32;
 
 /// Keys that can change while the server runs.
-const LIVE_KEYS: &[&str] = &["agent", "agents", "routes", "mcp"];
+const LIVE_KEYS: &[&str] = &["agent", "agents", "routes", "mcp", "auth"];

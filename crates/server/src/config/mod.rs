@@ -17,6 +17,7 @@ mod speech;
 mod tests;
 mod vip;
 mod voice;
+mod warnings;
 
 pub use agents::{AgentConfig, DemoConfig, OffConfig};
 pub use alicia::{AliciaConfig, EliteConfig, ScoresConfig};

@@ -130,11 +130,12 @@ sections! {
         pub key_env: Option<String> = None,
         /// Whom the key stands for.
         pub principal: String = String::new(),
-        /// What it allows: `connect`, `invoke`, `tools`, `admin`, `agent:<name>`. None means all
-        /// but `admin`. Of devices: `device:<name>` and `constellation:<name>` say who it may be,
-        /// `target:<name>` which devices of others it may use, `dispatch` that it may send tasks
-        /// over HTTP; a name may end in `*`. None of these means any name, and its own devices.
-        pub scopes: Vec<String> = Vec::new(),
+        /// What it allows; unset, everything but `admin`. A list means exactly what it says: `connect`,
+        /// `read`, `invoke`, `tools`, `approve`, `manage`, `dispatch`, `admin`; `agent:<name>`,
+        /// `device:<name>`, `constellation:<name>`, `target:<name>`, `target:<owner>/<name>` and
+        /// `mcp:<server>`, where a name may end in `*`. A protocol before a word (`asp:invoke`) makes
+        /// it count there only. See docs/rights.md.
+        pub scopes: Option<Vec<String>> = None,
     }
 
     /// One issuer of JSON Web Tokens. Exactly one of `secret_env`, `public_key` and `jwks`.
@@ -154,6 +155,9 @@ sections! {
         /// Begins the principals of this issuer, as in `<namespace>|<sub>`. Unset, it is the
         /// issuer.
         pub namespace: Option<String> = None,
+        /// What a token allows whose claim `scope` (or `scp`) is missing, empty or malformed; the words
+        /// are those of `auth.api_keys[].scopes`. Unset, such a token allows nothing.
+        pub default_scopes: Vec<String> = Vec::new(),
         /// How far clocks may be apart, in seconds.
         pub leeway_s: u64 = 10,
     }

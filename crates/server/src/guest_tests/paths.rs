@@ -1,8 +1,8 @@
 //! A protocol of an embedding program has a name and paths of its own, or the server says so.
 
 use switchboard_core::{
-    Connection, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Route, Seed, Transport,
-    Upgrade,
+    Connection, Method, Opening, OpeningRequest, Protocol, Refusal, RefusalReply, Right, Route, Seed,
+    Transport, Upgrade,
 };
 
 use super::probe::Probe;
@@ -48,7 +48,7 @@ async fn said(name: &'static str, path: &'static str) -> Option<String> {
     let data = tempfile::tempdir().unwrap();
     let none: [(String, String); 0] = [];
     let config = Config::load(None, none, [format!("data_dir={}", data.path().display())]).unwrap();
-    let routes = vec![Route { path, transport: Transport::Http(Method::Get) }];
+    let routes = vec![Route { path, transport: Transport::Http(Method::Get), right: Right::Connect }];
     let guest = Elsewhere { name, routes: routes.leak() };
     let guests = Guests::default().with_protocol(Probe::default()).with_protocol(guest);
     match Server::start_hosting(config, guests).await {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_core::{
     AgentId, Close, CloseReason, Connection, Frame, Head, Input, Lookup, Method, Op, Opening, OpeningRequest,
-    Output, Pii, Principal, Protocol, Question, Refusal, RefusalReply, Reply, RequestId, Route, Seed,
+    Output, Pii, Principal, Protocol, Question, Refusal, RefusalReply, Reply, RequestId, Right, Route, Seed,
     SessionId, Timestamp, Transport, Upgrade, Violation, VoiceOp, Within,
 };
 
@@ -28,9 +28,9 @@ impl Protocol for Probe {
 
     fn routes(&self) -> &'static [Route] {
         &[
-            Route { path: "/probe/socket", transport: Transport::WebSocket },
-            Route { path: "/probe/{name}", transport: Transport::Http(Method::Get) },
-            Route { path: "/probe/{name}", transport: Transport::Http(Method::Post) },
+            Route { path: "/probe/socket", transport: Transport::WebSocket, right: Right::Connect },
+            Route { path: "/probe/{name}", transport: Transport::Http(Method::Get), right: Right::Connect },
+            Route { path: "/probe/{name}", transport: Transport::Http(Method::Post), right: Right::Connect },
         ]
     }
 

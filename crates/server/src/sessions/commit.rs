@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use switchboard_core::model::{ActorKind, FailureKind, ForExecutor, TurnEnd, TurnOutcome, TurnRequest};
 use switchboard_core::{
-    Actor, Callsign, Committed, Event, Invitation, MessageId, Op, Position, PrincipalId, Reject, Reply, Role,
-    Row, Session, SessionView, Signal, Timestamp, TurnId, TurnState, TurnStatus, rows,
+    Actor, Callsign, Committed, Event, Invitation, MessageId, Op, Position, PrincipalId, Reject, Reply,
+    Right, Role, Row, Session, SessionView, Signal, Timestamp, TurnId, TurnState, TurnStatus, rows,
 };
 use switchboard_store::{Append, Batch, Log, StoreError};
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::actor::{FIRST_BACKOFF, SessionActor, own, own_mail};
 use super::{AttachRequest, Environment, Executing, Mail, ReplyTo};
+use crate::audit;
 use crate::feed::Mark;
 use crate::gateway::Place;
 use crate::host::Reserved;
@@ -52,6 +53,9 @@ impl SessionActor {
     pub(super) async fn decide(&mut self, mut mail: Box<Mail>, now: Timestamp, draft: &mut Draft) {
         self.sessions.environment.host.secrets.keep(&self.session, &mut mail.op);
         let result = self.lead_to(&mail, now, draft).await;
+        if matches!(result, Err(Reject::Forbidden)) {
+            audit::refused(&mail.actor.principal, Right::of(&mail.op));
+        }
         draft.outcomes.push(Outcome::Op(mail, result));
     }
 
@@ -67,6 +71,7 @@ impl SessionActor {
             }
             decision => decision?,
         };
+        audit::decided(&self.session, &mail.actor, &mail.op);
         if let Op::Chronicle { chronicle } = &mail.op {
             Box::pin(self.begin_account(chronicle, !decision.events.is_empty(), draft)).await?;
         }

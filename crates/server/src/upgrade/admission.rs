@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use switchboard_core::{
-    Credential, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Scope, Timestamp,
+    Credential, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Right, Timestamp,
 };
 
 use super::{Door, RETRY_MS};
@@ -43,7 +43,9 @@ impl Door {
         }
         let request = visitor.opening_request(&**protocol, courtesy, &self.origins);
         let opening = protocol.inspect(&request)?;
-        self.vet(protocol, request, opening, address, guard)
+        let shown = opening.credentials.iter().map(|credential| credential.token.0.as_str());
+        self.authenticator.admit(shown, Some(visitor.address)).map_err(unauthenticated)?;
+        self.vet(protocol, visitor.route.right, request, opening, address, guard)
     }
 
     /// Counts a visitor, unless there are too many or the server is leaving.
@@ -65,6 +67,7 @@ impl Door {
     pub(super) fn vet(
         &self,
         protocol: &Arc<dyn Protocol>,
+        right: Right,
         request: OpeningRequest,
         opening: Opening,
         address: IpAddr,
@@ -75,14 +78,16 @@ impl Door {
             Some(known) => known.and_then(|principal| self.recognise(principal)).map(|own| (own, None)),
             None => self.identify(&opening, now),
         };
-        let (identity, subprotocol) = known.inspect_err(|refusal| {
+        let (mut identity, subprotocol) = known.inspect_err(|refusal| {
             if matches!(refusal, Refusal::CredentialInvalid) {
                 guard.count_bad_credential(now);
             }
         })?;
+        // From here on only what counts in this protocol.
+        identity.principal = identity.principal.within(protocol.name());
         let principal = &identity.principal;
-        if !principal.scopes.allows(Scope::Connect) {
-            return Err(Refusal::Forbidden("the credential does not allow connections"));
+        if !principal.scopes.permit(right, None) {
+            return Err(Refusal::Forbidden(right.refusal()));
         }
         let host = &self.gateway.sessions.environment.host;
         if let Some(agent) = &opening.agent {
@@ -113,11 +118,6 @@ impl Door {
         opening: &Opening,
         now: Timestamp,
     ) -> Result<(Identity, Option<Pii<String>>), Refusal> {
-        let refusal = |error| match error {
-            AuthError::Missing => Refusal::CredentialMissing,
-            AuthError::Invalid => Refusal::CredentialInvalid,
-            AuthError::Expired => Refusal::CredentialExpired,
-        };
         let mut refused = None;
         for Credential { token, subprotocol } in &opening.credentials {
             match self.authenticator.identify(Some(&token.0), now) {
@@ -126,9 +126,20 @@ impl Door {
             }
         }
         match refused {
-            Some(error) => Err(refusal(error)),
-            None => self.authenticator.identify(None, now).map(|identity| (identity, None)).map_err(refusal),
+            Some(error) => Err(unauthenticated(error)),
+            None => {
+                let known = self.authenticator.identify(None, now).map_err(unauthenticated)?;
+                Ok((known, None))
+            }
         }
+    }
+}
+
+const fn unauthenticated(error: AuthError) -> Refusal {
+    match error {
+        AuthError::Missing => Refusal::CredentialMissing,
+        AuthError::Invalid => Refusal::CredentialInvalid,
+        AuthError::Expired => Refusal::CredentialExpired,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server serves, as its code says: the routes of every protocol, and those of its own.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use switchboard_acolyte::Acolyte;
@@ -8,23 +8,26 @@ use switchboard_aip::Aip;
 use switchboard_alicia::message::ModelInfo;
 use switchboard_alicia::{Alicia, Facts};
 use switchboard_asp::Asp;
-use switchboard_core::{Method, Protocol, Transport};
+use switchboard_core::{Method, Protocol, Right, Transport};
 use switchboard_vip::Vip;
 
 /// One way in: `GET /path`, or `WS /path` for a WebSocket.
 pub(crate) type Way = String;
 
-/// Every way in.
-pub(crate) fn served() -> BTreeSet<Way> {
+/// Every way in, with what a credential has to allow there; nothing where the way has a rule of its own.
+pub(crate) fn served() -> BTreeMap<Way, Option<Right>> {
     let mut ways = own();
     for protocol in protocols() {
-        ways.extend(protocol.routes().iter().map(|route| match route.transport {
-            Transport::WebSocket => format!("WS {}", route.path),
-            Transport::Http(Method::Get) => format!("GET {}", route.path),
-            Transport::Http(Method::Post) => format!("POST {}", route.path),
-            Transport::Http(Method::Put) => format!("PUT {}", route.path),
-            Transport::Http(Method::Patch) => format!("PATCH {}", route.path),
-            Transport::Http(Method::Delete) => format!("DELETE {}", route.path),
+        ways.extend(protocol.routes().iter().map(|route| {
+            let method = match route.transport {
+                Transport::WebSocket => "WS",
+                Transport::Http(Method::Get) => "GET",
+                Transport::Http(Method::Post) => "POST",
+                Transport::Http(Method::Put) => "PUT",
+                Transport::Http(Method::Patch) => "PATCH",
+                Transport::Http(Method::Delete) => "DELETE",
+            };
+            (format!("{method} {}", route.path), Some(route.right))
         }));
     }
     ways
@@ -98,8 +101,8 @@ fn crates_with_a_protocol() -> Vec<String> {
 }
 
 /// The server's own ways in, read from its source: whatever is given to a router by a path.
-fn own() -> BTreeSet<Way> {
-    let mut ways = BTreeSet::new();
+fn own() -> BTreeMap<Way, Option<Right>> {
+    let mut ways = BTreeMap::new();
     let mut variable = 0;
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |source| {
         let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -122,11 +125,16 @@ fn own() -> BTreeSet<Way> {
             let named: Vec<&str> =
                 methods.iter().filter(|(name, _)| call.contains(name)).map(|(_, method)| *method).collect();
             assert!(!named.is_empty(), "no method that is known here: {call}");
-            ways.extend(named.into_iter().map(|method| format!("{method} {path}")));
+            let right = call.split("Right::").nth(1).map(|rest| {
+                let name: String = rest.chars().take_while(char::is_ascii_alphabetic).collect();
+                let known = Right::ALL.into_iter().find(|right| format!("{right:?}") == name);
+                known.unwrap_or_else(|| panic!("{name} is no right"))
+            });
+            ways.extend(named.into_iter().map(|method| (format!("{method} {path}"), right)));
         }
     });
     assert_eq!(variable, 2, "only `mount` serves paths that it is told");
-    assert!(ways.len() > 15 && ways.contains("GET /admin/v1/sessions/{session}/events"), "{ways:?}");
+    assert!(ways.len() > 15 && ways.contains_key("GET /admin/v1/sessions/{session}/events"), "{ways:?}");
     ways
 }
 

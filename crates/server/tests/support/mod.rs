@@ -111,7 +111,8 @@ pub(crate) fn load(
             {id='bob',key_env='KEY_BOB',principal='bob'},\
             {id='admin',key_env='KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
         "auth.jwt=[{issuer='https://issuer.test',audience='https://switchboard.test',algorithm='HS256',\
-            secret_env='JWT_SECRET',leeway_s=0}]",
+            secret_env='JWT_SECRET',leeway_s=0,\
+            default_scopes=['connect','read','invoke','tools','approve','manage','dispatch']}]",
         "agent=conformance",
         "agents.conformance.kind=script",
         "agents.conformance.builtin=conformance",

@@ -57,6 +57,7 @@ pub(super) struct Bench {
     roll: Roll<Place>,
     /// The name under which the connection is enrolled.
     callsign: Option<Callsign>,
+    role: Option<Role>,
     signals: VecDeque<Signal>,
     voice: Voice,
     /// Who runs errands, if anybody does.
@@ -157,6 +158,7 @@ impl Bench {
             answers: VecDeque::new(),
             roll,
             callsign: None,
+            role: None,
             signals: VecDeque::new(),
             voice: Voice::default(),
             errands: None,
@@ -397,7 +399,7 @@ impl Bench {
     }
 
     fn actor(&self) -> Actor {
-        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
+        Actor::client(self.principal.id.clone()).registered(self.callsign.clone().zip(self.role))
     }
 
     /// The device that a turn is for, if nobody can reach it.
@@ -410,12 +412,12 @@ impl Bench {
 
     fn enrol(&mut self, request: RequestId, enrolment: Enrolment) {
         assert!(self.callsign.is_none(), "a connection enrols once");
-        let callsign = enrolment.callsign.clone();
+        let (callsign, role) = (enrolment.callsign.clone(), enrolment.role);
         let answer = match self.roll.enrol(enrolment, &self.principal, Place::Here, self.now) {
             // The name has no history here.
             Ok(Granted::Now | Granted::IfUnclaimed) => {
                 self.roll.confirm(&callsign, &Place::Here);
-                self.callsign = Some(callsign);
+                (self.callsign, self.role) = (Some(callsign), Some(role));
                 Ok(Reply::Enrolled)
             }
             Err(RefusedEnrolment { reject, .. }) => Err(reject),

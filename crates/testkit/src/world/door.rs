@@ -1,8 +1,8 @@
 //! The way in, with the rules of `server/src/upgrade.rs`: inspect, authenticate, authorise, accept.
 
 use switchboard_core::{
-    Actor, Credential, Head, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Reply, Scope, Seed,
-    SplitMix, Upgrade,
+    Actor, Credential, Head, Opening, OpeningRequest, Pii, Principal, Protocol, Refusal, Reply, Right, Seed,
+    SplitMix, Transport, Upgrade,
 };
 
 use super::peer::{Peer, answer};
@@ -95,8 +95,15 @@ impl World {
             }
         }
         let principal = principal?;
-        if !principal.scopes.allows(Scope::Connect) {
-            return Err(Refusal::Forbidden("the credential does not allow connections"));
+        let principal = principal.within(protocol.name());
+        let transport =
+            if request.websocket { Transport::WebSocket } else { Transport::Http(request.method) };
+        let mut routes = protocol.routes().iter().filter(|route| route.path == request.path);
+        // A test may leave the method out where there is only one.
+        let route = routes.clone().find(|route| route.transport == transport).or_else(|| routes.next());
+        let right = route.map_or(Right::Connect, |route| route.right);
+        if !principal.scopes.permit(right, None) {
+            return Err(Refusal::Forbidden(right.refusal()));
         }
         if let Some(agent) = &opening.agent {
             if !self.agents.contains_key(agent) {

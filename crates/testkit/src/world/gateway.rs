@@ -1,7 +1,7 @@
 //! The way from a connection to the sessions, with the rules of `server/src/gateway.rs`.
 
 use switchboard_core::{
-    Callsign, Committed, Event, KeyIndex, Op, Position, Principal, Reject, RequestId, Scope, SessionId,
+    Actor, Committed, Event, KeyIndex, Op, Position, Principal, Reject, RequestId, Right, SessionId,
 };
 
 use super::session::{Letter, Mail, ReplyTo};
@@ -13,7 +13,7 @@ impl World {
         let Some(peer) = self.peers.get(&id) else { return };
         let (actor, principal) = (peer.actor(), peer.principal.clone());
         let reply = ReplyTo::Peer(id, request);
-        match self.admit(&principal, actor.callsign.as_ref(), session, &op) {
+        match self.admit(&principal, &actor, session, &op) {
             Ok(session) => self.mail(&session, Letter::Op(Box::new(Mail { actor, op, reply }))),
             Err(reject) => self.answer(reply, Err(reject)),
         }
@@ -24,21 +24,21 @@ impl World {
     pub(super) fn admit(
         &mut self,
         principal: &Principal,
-        callsign: Option<&Callsign>,
+        actor: &Actor,
         session: &SessionId,
         op: &Op,
     ) -> Result<SessionId, Reject> {
         if let Some(Gate(gate)) = &mut self.gate {
             gate(principal, op, self.now)?;
         }
+        if actor.lacks(Right::of(op)) {
+            return Err(Reject::Forbidden);
+        }
+        let callsign = actor.callsign.as_ref();
         let reaches = |agent| self.agents.contains_key(agent) && principal.scopes.allows_agent(agent);
         match op {
             Op::Open { agent, .. } if !reaches(agent) => Err(Reject::UnknownAgent(agent.clone())),
-            Op::ChangeTools(_) if !principal.scopes.allows(Scope::Tools) => Err(Reject::Forbidden),
             Op::StartTurn(turn) => {
-                if !principal.scopes.allows(Scope::Invoke) {
-                    return Err(Reject::Forbidden);
-                }
                 if let Some(agent) = &turn.agent
                     && !reaches(agent)
                 {
@@ -63,16 +63,6 @@ impl World {
                 }
                 Ok(session.clone())
             }
-            // Not for clients; a session would say the same.
-            Op::Claim { .. }
-            | Op::Emit { .. }
-            | Op::Request { .. }
-            | Op::Finish { .. }
-            | Op::Lose { .. }
-            | Op::LoseDevice { .. }
-            | Op::ReleaseDevice { .. }
-            | Op::Recover
-            | Op::Wake => Err(Reject::Forbidden),
             _ => Ok(session.clone()),
         }
     }

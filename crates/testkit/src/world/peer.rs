@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use switchboard_core::{
     Actor, Callsign, Close, CloseReason, Connection, Frame, Head, Input, Output, Principal, Reject, Reply,
-    RequestId, SessionId, SessionView, Signal, Timestamp, Violation,
+    RequestId, Role, SessionId, SessionView, Signal, Timestamp, Violation,
 };
 
 use super::session::{AttachRequest, Letter};
@@ -17,6 +17,8 @@ pub(super) struct Peer {
     pub(super) principal: Principal,
     /// The name under which it is enrolled.
     pub(super) callsign: Option<Callsign>,
+    /// As what it is enrolled.
+    pub(super) role: Option<Role>,
     followed: Vec<Followed>,
     inbox: VecDeque<Delivery>,
     /// What the client has sent and the server not read yet.
@@ -78,6 +80,7 @@ impl Peer {
             connection,
             principal,
             callsign: None,
+            role: None,
             followed: Vec::new(),
             inbox: VecDeque::new(),
             inbound: VecDeque::new(),
@@ -97,7 +100,9 @@ impl Peer {
 
     /// As whom it asks.
     pub(super) fn actor(&self) -> Actor {
-        Actor::client(self.principal.id.clone()).enrolled(self.callsign.clone())
+        Actor::client(self.principal.id.clone())
+            .allowed(self.principal.scopes.clone())
+            .registered(self.callsign.clone().zip(self.role))
     }
 
     pub(super) fn take_received(&mut self) -> Vec<Received> {

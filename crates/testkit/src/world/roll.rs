@@ -33,10 +33,13 @@ impl World {
     pub(super) fn enrol_for(&mut self, id: PeerId, request: RequestId, enrolment: Enrolment) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.outstanding += 1;
-        let callsign = enrolment.callsign.clone();
+        let (callsign, role) = (enrolment.callsign.clone(), enrolment.role);
         let enrolled = match &peer.callsign {
             // One connection, one name.
             Some(known) => Err(RefusedEnrolment { reject: Reject::Enrolled(known.clone()), contested: None }),
+            None if !peer.principal.scopes.allows_callsign(role, callsign.as_str()) => {
+                Err(RefusedEnrolment { reject: Reject::Forbidden, contested: None })
+            }
             None => self.roll.enrol(enrolment, &peer.principal, id, self.now),
         };
         let principal = peer.principal.id.clone();
@@ -52,7 +55,7 @@ impl World {
         match enrolled {
             Ok(()) => {
                 self.roll.confirm(&callsign, &id);
-                peer.callsign = Some(callsign);
+                (peer.callsign, peer.role) = (Some(callsign), Some(role));
                 self.deliver(id, Delivery::Done(request, Reply::Enrolled));
             }
             Err(RefusedEnrolment { reject, contested }) => {

@@ -1,0 +1,210 @@
+//! What each credential of one principal may do: the table of rights, tried over HTTP and on WebSockets, and
+//! printed in the documentation.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use switchboard_core::{Need, Right, Scopes};
+use switchboard_server::auth::hash_key;
+
+use crate::endpoints::ENDPOINTS;
+use crate::line::{Line, Speech};
+use crate::routes;
+use crate::support::InProcess;
+use crate::world::hello;
+
+/// Lists of scopes, each a credential of Ann's.
+const CREDENTIALS: &[&[&str]] = &[
+    &["connect"],
+    &["read"],
+    &["invoke"],
+    &["connect", "read"],
+    &["connect", "invoke"],
+    &["connect", "tools"],
+    &["connect", "approve"],
+    &["connect", "manage"],
+    &["connect", "dispatch"],
+    &["admin"],
+    &["connect", "invoke", "admin"],
+    &["agent:conformance"],
+    &["agent:other"],
+    &["agent:*", "read"],
+    &["device:lone-1"],
+    &["connect", "device:lone-1"],
+    &["connect", "invoke", "device:lone-*"],
+    &["constellation:ctl"],
+    &["target:*"],
+    &["asp:connect", "asp:invoke", "alicia:read"],
+    &["vip:admin"],
+];
+
+#[test]
+fn the_documentation_holds_the_table_of_rights() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rights.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");
+    let (_, after) = rest.split_once(END).expect("and where it ends");
+    let expected = format!("{before}{BEGIN}\n{}{END}{after}", tables());
+    if page != expected && std::env::var_os("SWITCHBOARD_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    } else {
+        assert_eq!(page, expected, "run this test once with SWITCHBOARD_WRITE_DOCS=1");
+    }
+}
+
+fn tables() -> String {
+    let mut text = String::from("\n| Right | Any one of these is enough | What it is |\n|---|---|---|\n");
+    for right in Right::ALL {
+        let needs = right.needs().iter().map(|need| match need {
+            Need::Scope(scope) => format!("`{}`", scope.word()),
+            Need::Device => "being registered as a device".to_owned(),
+            Need::Constellation => "being registered as a constellation".to_owned(),
+        });
+        let needs = needs.collect::<Vec<_>>().join(", ");
+        let needs = if needs.is_empty() { "nothing" } else { &needs };
+        writeln!(text, "| {right:?} | {needs} | {} |", right.about()).unwrap();
+    }
+    text += "\n| Way in | Right |\n|---|---|\n";
+    for (way, right) in routes::served() {
+        if let Some(right) = right {
+            writeln!(text, "| `{way}` | {right:?} |").unwrap();
+        }
+    }
+    text + "\n"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_credential_is_let_through_exactly_the_ways_of_the_table() {
+    let server = start().await;
+    let mut wrong = Vec::new();
+    for (index, words) in CREDENTIALS.iter().enumerate() {
+        let list = words.join(" ");
+        for (way, right) in routes::served() {
+            let Some(right) = right.filter(|_| !way.contains("/vip") && !way.contains("/.well-known")) else {
+                continue;
+            };
+            let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.way == way).expect("in the table");
+            let scopes = Scopes::parse(&list).within(protocol_of(&way));
+            // On AIP's socket one has to be a device or an orchestrator.
+            let has_role = way != "WS /ws" || scopes.allows_enrolment();
+            let allowed = scopes.permit(right, None) && has_role;
+            if way.ends_with("shutdown") && allowed {
+                continue;
+            }
+            let status = endpoint.status(server.address, &key(index)).await;
+            if (status == 403) == allowed || status == 401 {
+                wrong.push(format!("{list}: {way} needs {right:?}, and {status} is the answer"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_credential_is_refused_on_sockets_what_the_table_refuses() {
+    let server = start().await;
+    let mut wrong = Vec::new();
+    for (index, words) in CREDENTIALS.iter().enumerate() {
+        let list = words.join(" ");
+        for Said { speech, path, protocol, first, message, right, agent } in SAID {
+            let scopes = Scopes::parse(&list).within(protocol);
+            let Ok(mut line) = Line::open(server.address, path, *speech, Some(&key(index)), &[]).await else {
+                assert!(!scopes.permit(Right::Connect, None), "{list} is not let in at {path}");
+                continue;
+            };
+            if let Some(first) = first {
+                line.say(&first()).await;
+                line.hear().await;
+            }
+            let answers = line.ask(&message(), 1).await;
+            let told = json!(answers).to_string();
+            let refused = REFUSALS.iter().any(|refusal| told.contains(refusal));
+            let reaches = !agent || scopes.allows_agent(&"conformance".into());
+            if refused == (scopes.permit(*right, None) && reaches) {
+                wrong.push(format!("{list}: {protocol} {} needs {right:?}: {told}", message()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Something that is said on a socket, and what it needs.
+struct Said {
+    speech: Speech,
+    path: &'static str,
+    protocol: &'static str,
+    first: Option<fn() -> Value>,
+    message: fn() -> Value,
+    right: Right,
+    /// Whether it asks an agent.
+    agent: bool,
+}
+
+const fn asp(message: fn() -> Value, right: Right, agent: bool) -> Said {
+    Said {
+        speech: Speech::Asp,
+        path: "/v1/agent-socket",
+        protocol: "asp",
+        first: Some(hello),
+        message,
+        right,
+        agent,
+    }
+}
+
+const fn acolyte(message: fn() -> Value, right: Right, agent: bool) -> Said {
+    Said { speech: Speech::Acolyte, path: "/v1/rpc", protocol: "acolyte", first: None, message, right, agent }
+}
+
+fn invoke(payload: Value) -> Value {
+    json!({ "op": 2, "id": 1, "payload": payload })
+}
+
+/// At least one message for each right that a client of the protocol can ask for.
+const SAID: &[Said] = &[
+    asp(|| invoke(json!({ "input": "echo x" })), Right::Ask, true),
+    asp(|| invoke(json!({ "kind": "step", "step": { "goal": "echo x" } })), Right::Ask, true),
+    asp(|| invoke(json!({ "kind": "tool", "tool": "greet", "args": { "name": "x" } })), Right::RunTool, true),
+    asp(|| invoke(json!({ "kind": "watch", "session": "mine" })), Right::Follow, false),
+    acolyte(
+        || {
+            let request = json!({ "message": "echo x", "history": [], "model": "m", "sessionId": "sess_aaaaaaaaaaaaaaaaaaaaaaaaaa" });
+            json!({ "id": "rpc_1", "type": "chat.start", "payload": { "request": request } })
+        },
+        Right::Ask,
+        false,
+    ),
+];
+
+/// How protocols say no.
+const REFUSALS: [&str; 2] = ["FORBIDDEN", "The credential does not allow"];
+
+fn key(index: usize) -> String {
+    format!("key-number-{index}-of-ann-0123456789abcdef")
+}
+
+async fn start() -> InProcess {
+    let entries = CREDENTIALS.iter().enumerate().map(|(index, words)| {
+        let words = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
+        let hash = hash_key(&key(index));
+        format!("{{id='ann-{index}',hash='{hash}',principal='ann',scopes=[{words}]}}")
+    });
+    let keys = format!("auth.api_keys=[{}]", entries.collect::<Vec<_>>().join(","));
+    InProcess::start(&[&keys]).await
+}
+
+fn protocol_of(way: &str) -> &'static str {
+    let path = way.split_once(' ').map_or(way, |(_, path)| path);
+    match path {
+        path if path.starts_with("/admin/") => "",
+        path if path.starts_with("/v1/agent-socket") || path.starts_with("/asp") => "asp",
+        path if path.starts_with("/api/v1/") => "alicia",
+        path if path.starts_with("/v1/") => "acolyte",
+        path if path == "/ws" || path.starts_with("/api/") => "aip",
+        _ => "asp",
+    }
+}
+
+const BEGIN: &str = "<!-- written by the test `the_documentation_holds_the_table_of_rights` -->";
+const END: &str = "<!-- end -->";
