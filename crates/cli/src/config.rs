@@ -46,6 +46,9 @@ pub(crate) fn run(command: Command, environment: &Environment, console: &Console
             let config = load(&args, environment, [])?;
             let address = config.listen;
             console.line(&format!("ok: the server would listen on {address}"))?;
+            for warning in config.warnings() {
+                console.note(&format!("warning: {warning}"));
+            }
             if config.is_development() {
                 console.note("development mode: everybody on this machine may connect, without credentials");
             }

@@ -88,7 +88,7 @@ enum Command {
     Vip(vip::Command),
     /// Derive again what is derived from the log, while no server runs
     Rebuild(rebuild::Args),
-    /// Make credentials
+    /// Make, list and revoke credentials
     #[command(subcommand)]
     Keys(keys::Command),
 }
@@ -145,7 +145,7 @@ fn run(command: Command, environment: &Environment, console: &Console) -> Result
         Command::Models(command) => wait(Threads::One, models::run(command, environment, console)),
         Command::Vip(command) => vip::run(command, environment, console),
         Command::Rebuild(args) => wait(Threads::One, rebuild::run(args, environment, console)),
-        Command::Keys(command) => keys::run(command, console),
+        Command::Keys(command) => wait(Threads::One, keys::run(command, environment, console)),
     }
 }
 

@@ -158,8 +158,43 @@ impl Admin {
     /// See [`AdminError`].
     pub async fn release(&self, device: &Callsign) -> Result<Vec<PrincipalId>, AdminError> {
         let path = ["devices", device.as_str(), "release"];
-        let answer: Released = self.ask(reqwest::Method::POST, &path, &[]).await?;
+        let answer: Released = self.send(self.http.post(self.url(&path))).await?;
         Ok(answer.released)
+    }
+
+    /// The API keys that are configured; needs the scope `admin`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn keys(&self) -> Result<Vec<ApiKey>, AdminError> {
+        let list: Keys = self.get(&["keys"], &[]).await?;
+        Ok(list.keys)
+    }
+
+    /// Revokes, at once and for good; live connections end. Needs the scope `admin`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn revoke(&self, subject: &Subject) -> Result<(), AdminError> {
+        let request = self.http.post(self.url(&["revocations"])).json(subject);
+        self.send::<serde_json::Value>(request).await.map(drop)
+    }
+
+    /// Takes a revocation back. Needs the scope `admin`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub async fn restore(&self, subject: &Subject) -> Result<(), AdminError> {
+        let request = self.http.delete(self.url(&["revocations"])).json(subject);
+        self.send::<serde_json::Value>(request).await.map(drop)
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(["admin", "v1"]).extend(path);
+        }
+        url
     }
 
     async fn get<T: DeserializeOwned>(
@@ -167,23 +202,14 @@ impl Admin {
         path: &[&str],
         parameters: &[(&str, String)],
     ) -> Result<T, AdminError> {
-        self.ask(reqwest::Method::GET, path, parameters).await
-    }
-
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        method: reqwest::Method,
-        path: &[&str],
-        parameters: &[(&str, String)],
-    ) -> Result<T, AdminError> {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.extend(["admin", "v1"]).extend(path);
-        }
+        let mut url = self.url(path);
         if !parameters.is_empty() {
             url.query_pairs_mut().extend_pairs(parameters);
         }
-        let mut request = self.http.request(method, url);
+        self.send(self.http.get(url)).await
+    }
+
+    async fn send<T: DeserializeOwned>(&self, mut request: reqwest::RequestBuilder) -> Result<T, AdminError> {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -211,6 +237,35 @@ impl fmt::Debug for Admin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Admin").field("base", &self.base.as_str()).finish_non_exhaustive()
     }
+}
+
+/// An API key, as the server knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ApiKey {
+    /// Its name in the configuration.
+    pub id: String,
+    /// Whom it stands for.
+    pub principal: String,
+    /// Whether it no longer counts.
+    pub revoked: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Keys {
+    keys: Vec<ApiKey>,
+}
+
+/// What is to be revoked, or restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// The API key of this id.
+    Key(String),
+    /// The token with this `jti`.
+    Token(String),
+    /// Every credential of this principal.
+    Principal(String),
 }
 
 /// Which sessions to list.

@@ -224,6 +224,7 @@ impl Right {
             Op::Admit { .. } | Op::Rename { .. } | Op::Stand(_) => Self::Manage,
             Op::ChangeTools(_) => Self::OfferTools,
             Op::Interrupt { .. } => Self::Stop,
+            Op::Release { .. } => Self::Ask,
             Op::Conclude { .. } => Self::Conclude,
             Op::Join(_) | Op::Report { .. } => Self::Device,
             Op::Progress { .. } => Self::AnswerTool,
