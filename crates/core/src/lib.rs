@@ -23,6 +23,7 @@ mod journal;
 pub mod json;
 mod keys;
 mod limits;
+mod log;
 pub mod model;
 mod pii;
 mod position;
@@ -59,6 +60,7 @@ pub use id::{
 pub use journal::{Attempt, Journal, Repeat};
 pub use keys::{KeyIndex, OwnedKey};
 pub use limits::SessionLimits;
+pub use log::{Append, Batch, Loaded};
 pub use model::{Actor, Committed, Event, Op};
 pub use pii::Pii;
 pub use position::{InvalidPosition, Position};

@@ -6,9 +6,9 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
-use switchboard_core::{Committed, Event, Position, Session, SessionId, Timestamp};
+use switchboard_core::{Batch, Committed, Event, Position, Session, SessionId, Timestamp};
 
-use crate::log::{Batch, StoreError};
+use crate::log::StoreError;
 
 /// Writes a batch. The positions of its events follow from that of the first.
 pub(crate) fn encode_batch(batch: &Batch) -> Result<Vec<u8>, StoreError> {

@@ -11,14 +11,13 @@ use switchboard_core::model::{
     Usage,
 };
 use switchboard_core::{
-    AgentId, AttachmentId, CallId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Role,
+    AgentId, AttachmentId, Batch, CallId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Role,
     Session, SessionId, SessionLimits, Timestamp, ToolName, TurnId, WorkerId,
 };
 
 use crate::encoding::{
     decode_batch, decode_snapshot, decode_value, encode_batch, encode_snapshot, encode_value,
 };
-use crate::log::Batch;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

@@ -9,12 +9,11 @@ use switchboard_core::model::{
     Output, Part, RequestKey, Tool, ToolAnnotations, TurnEnd, TurnOutcome, TurnRequest, Usage,
 };
 use switchboard_core::{
-    AgentId, AttachmentId, CallId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Role,
+    AgentId, AttachmentId, Batch, CallId, Callsign, Committed, Event, MessageId, Position, PrincipalId, Role,
     Session, SessionId, SessionLimits, Timestamp, ToolName, TurnId, WorkerId,
 };
 
 use crate::encoding::{decode_batch, decode_snapshot, encode_batch};
-use crate::log::Batch;
 
 #[test]
 fn a_cut_batch_is_refused_at_every_length() {

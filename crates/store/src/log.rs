@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, Committed, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow,
-    Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    Append, Batch, Callsign, DeviceRow, Found, Loaded, Lookup, MessageId, MessageRow, Position, PrincipalId,
+    RequestRow, Row, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 use crate::tables::Tables;
@@ -78,83 +78,36 @@ pub trait Log: fmt::Debug + Send + Sync {
     async fn close(&self) -> Result<(), StoreError>;
 }
 
-/// Consecutive events of one session that were committed together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
-    /// The events, in order; never empty.
-    pub events: Vec<Committed>,
-}
-
-impl Batch {
-    /// Number of the first event.
-    pub fn first(&self) -> u64 {
-        self.events.first().map_or(0, |event| event.position.seq)
+/// Refuses what no session can have produced, before anything is written, and brings the records
+/// of chronicles into the form in which they are kept.
+pub(crate) fn check(append: &mut Append, tables: &Tables) -> Result<(), StoreError> {
+    let malformed = |what: &str| Err(StoreError::Failed(format!("malformed append: {what}")));
+    let Some(first) = append.batch.events.first().map(|event| event.position) else {
+        return malformed("it holds no event");
+    };
+    if append.after.seq.checked_add(1) != Some(first.seq) {
+        return malformed("it does not follow the head it names");
     }
-
-    /// Number of the last event.
-    pub fn last(&self) -> u64 {
-        self.events.last().map_or(0, |event| event.position.seq)
+    if append.after.seq > 0 && append.after.epoch != first.epoch {
+        return malformed("it changes the epoch");
     }
-
-    /// The events with a number above `after`, which lies before the last one.
-    pub(crate) fn after(batch: &Arc<Self>, after: u64) -> Arc<Self> {
-        if batch.first() > after {
-            return Arc::clone(batch);
-        }
-        let events = batch.events.iter().filter(|event| event.position.seq > after).cloned().collect();
-        Arc::new(Self { events })
+    let expected = (first.seq..).map(|seq| Position { epoch: first.epoch, seq });
+    if append.batch.events.iter().zip(expected).any(|(event, expected)| event.position != expected) {
+        return malformed("its positions are not dense");
     }
-}
-
-/// One append: events, and everything that changes with them.
-#[derive(Clone, Debug)]
-pub struct Append {
-    /// The session.
-    pub session: SessionId,
-    /// Its head, as the caller knows it; [`Position::default`] for a new session.
-    pub after: Position,
-    /// What happened.
-    pub batch: Arc<Batch>,
-    /// Rows that change, in order.
-    pub rows: Vec<Row>,
-    /// The session at a glance, afterwards.
-    pub summary: SessionRow,
-    /// A snapshot of the session as it is after the batch, when one is due.
-    pub snapshot: Option<Arc<Session>>,
-}
-
-impl Append {
-    /// Refuses what no session can have produced, before anything is written, and brings the records
-    /// of chronicles into the form in which they are kept.
-    pub(crate) fn check(&mut self, tables: &Tables) -> Result<(), StoreError> {
-        let malformed = |what: &str| Err(StoreError::Failed(format!("malformed append: {what}")));
-        let Some(first) = self.batch.events.first().map(|event| event.position) else {
-            return malformed("it holds no event");
-        };
-        if self.after.seq.checked_add(1) != Some(first.seq) {
-            return malformed("it does not follow the head it names");
-        }
-        if self.after.seq > 0 && self.after.epoch != first.epoch {
-            return malformed("it changes the epoch");
-        }
-        let expected = (first.seq..).map(|seq| Position { epoch: first.epoch, seq });
-        if self.batch.events.iter().zip(expected).any(|(event, expected)| event.position != expected) {
-            return malformed("its positions are not dense");
-        }
-        let head = Position { epoch: first.epoch, seq: self.batch.last() };
-        if self.summary.session != self.session || position_of(&self.summary) != head {
-            return malformed("the summary is not of the session as it is after the batch");
-        }
-        if self.snapshot.as_ref().is_some_and(|state| state.id() != &self.session || state.head() != head) {
-            return malformed("the snapshot is not of the session as it is after the batch");
-        }
-        for row in &mut self.rows {
-            if let Row::Chronicled(record) = row {
-                tables.fit(&self.session, record)?;
-            }
-        }
-        Ok(())
+    let head = Position { epoch: first.epoch, seq: append.batch.last() };
+    if append.summary.session != append.session || position_of(&append.summary) != head {
+        return malformed("the summary is not of the session as it is after the batch");
     }
+    if append.snapshot.as_ref().is_some_and(|state| state.id() != &append.session || state.head() != head) {
+        return malformed("the snapshot is not of the session as it is after the batch");
+    }
+    for row in &mut append.rows {
+        if let Row::Chronicled(record) = row {
+            tables.fit(&append.session, record)?;
+        }
+    }
+    Ok(())
 }
 
 const fn position_of(summary: &SessionRow) -> Position {
@@ -165,15 +118,6 @@ const fn position_of(summary: &SessionRow) -> Position {
 /// Before the first event there is no epoch yet.
 pub(crate) fn admits(head: Position, after: Position) -> bool {
     head == after || (head.seq == 0 && after.seq == 0)
-}
-
-/// A session as it was stored.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The last snapshot.
-    pub snapshot: Option<Session>,
-    /// The events after it.
-    pub batches: Vec<Arc<Batch>>,
 }
 
 /// Which sessions to list.

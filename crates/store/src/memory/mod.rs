@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, Chronicler, DeviceRow, Found, Lookup, MessageId, MessageRow, Position, PrincipalId, RequestRow,
-    Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow, Within,
+    Append, Batch, Callsign, Chronicler, DeviceRow, Found, Loaded, Lookup, MessageId, MessageRow, Position,
+    PrincipalId, RequestRow, Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow, Within,
 };
 
 use crate::log::{
-    Append, Batch, DeviceFilter, Loaded, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError,
-    StoreStats, admits,
+    DeviceFilter, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError, StoreStats, admits, check,
 };
 use crate::tables::Tables;
 
@@ -53,7 +52,7 @@ impl Log for MemoryLog {
     fn release(&self, _: &SessionId) {}
 
     async fn append(&self, mut append: Append) -> Result<(), StoreError> {
-        append.check(&self.tables)?;
+        check(&mut append, &self.tables)?;
         self.open()?.append(append, &self.tables)
     }
 

@@ -37,12 +37,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::{
-    Callsign, Chronicler, DeviceRow, Found, Lookup, MessageId, MessageRow, PrincipalId, RequestRow,
-    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    Append, Batch, Callsign, Chronicler, DeviceRow, Found, Loaded, Lookup, MessageId, MessageRow,
+    PrincipalId, RequestRow, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::log::{Append, Batch, DeviceFilter, Loaded, Log, SessionFilter, StoreError, StoreStats};
+use crate::log::{DeviceFilter, Log, SessionFilter, StoreError, StoreStats};
 use crate::tables::Tables;
 
 mod ahead;

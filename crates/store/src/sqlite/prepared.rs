@@ -1,12 +1,12 @@
 //! An append as the writer gets it: everything encoded.
 
 use switchboard_core::{
-    Cell, DeviceRow, EditedRow, MessageId, MessageRow, MessageStatus, Position, Record, RequestRow, Row,
-    SessionId, SessionRow, TurnRow,
+    Append, Cell, DeviceRow, EditedRow, MessageId, MessageRow, MessageStatus, Position, Record, RequestRow,
+    Row, SessionId, SessionRow, TurnRow,
 };
 
 use crate::encoding::{encode_batch, encode_snapshot, encode_value};
-use crate::log::{Append, StoreError};
+use crate::log::{StoreError, check};
 use crate::tables::Tables;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn new(mut append: Append, tables: &Tables) -> Result<Self, StoreError> {
-        append.check(tables)?;
+        check(&mut append, tables)?;
         let Append { session, after, batch, rows, summary, snapshot } = append;
         Ok(Self {
             session,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use switchboard_core::{
-    AgentId, Callsign, DeviceRow, MessageId, MessageRow, MessageStatus, PrincipalId, RequestRow, Session,
-    SessionId, SessionRow, Timestamp, TurnId, TurnRow,
+    AgentId, Batch, Callsign, DeviceRow, Loaded, MessageId, MessageRow, MessageStatus, PrincipalId,
+    RequestRow, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow,
 };
 
 use crate::encoding::{decode_batch, decode_snapshot, decode_value};
-use crate::log::{Batch, DeviceFilter, Loaded, OURS, SessionFilter, StoreError};
+use crate::log::{DeviceFilter, OURS, SessionFilter, StoreError};
 use crate::sqlite::statements::number;
 
 pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
