@@ -25,13 +25,12 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# program: sets `binary` to the program that script/server built, or builds it.
+# program: sets `binary` to the program that was built last, or builds it as script/server does.
 program() {
-    binary="$target/release/switchboard"
-    [[ -x "$binary" ]] || binary="$target/debug/switchboard"
-    if [[ ! -x "$binary" ]]; then
-        cargo build --locked --release -p switchboard-cli
-        binary="$target/release/switchboard"
+    binary="$(ls -t "$target"/{quick,release,debug}/switchboard 2>/dev/null | head -n 1 || true)"
+    if [[ -z "$binary" ]]; then
+        cargo build --locked --profile quick -p switchboard-cli
+        binary="$target/quick/switchboard"
     fi
 }
 

@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use switchboard_core::model::Output;
-use switchboard_core::{Event, SessionId};
-use switchboard_store::{Batch, Log, StoreError};
+use switchboard_core::{Batch, Event};
 
-use crate::port::Port;
+use crate::inbox::Inbox;
 
 /// What followers of one session share.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub struct Feed {
     head: AtomicU64,
     ring: Mutex<Ring>,
     followers: Mutex<Vec<Follower>>,
@@ -25,36 +24,38 @@ pub(crate) struct Feed {
 
 #[derive(Debug)]
 struct Follower {
-    port: Arc<Port>,
-    mark: Arc<Mark>,
+    inbox: Arc<Inbox>,
+    cursor: Arc<Cursor>,
 }
 
 /// How far one follower has read.
 #[derive(Debug)]
-pub(crate) struct Mark(AtomicU64);
+pub struct Cursor(AtomicU64);
 
-impl Mark {
-    pub(crate) fn at(position: u64) -> Arc<Self> {
+impl Cursor {
+    /// Everything up to this was read.
+    pub fn at(position: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(position)))
     }
 
     /// Number of the last event that was read.
-    pub(crate) fn position(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn advance(&self, position: u64) {
+    /// Everything up to this is read now.
+    pub fn advance(&self, position: u64) {
         self.0.store(position, Ordering::Relaxed);
     }
 }
 
 /// How much a ring may hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RingBounds {
+pub struct RingBounds {
     /// Events.
-    pub(crate) events: usize,
+    pub events: usize,
     /// Bytes of content, roughly.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ struct Ring {
 
 /// What a follower finds.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub enum Next {
     /// A batch that holds the event after its position.
     Batch(Arc<Batch>),
     /// The ring has moved past it: read the log.
@@ -76,53 +77,58 @@ pub(crate) enum Next {
 }
 
 impl Feed {
-    pub(crate) fn new(head: u64, bounds: RingBounds) -> Self {
+    /// A feed without followers.
+    pub fn new(head: u64, bounds: RingBounds) -> Self {
         Self { head: AtomicU64::new(head), ring: Mutex::default(), followers: Mutex::default(), bounds }
     }
 
     /// Number of the last committed event.
-    pub(crate) fn head(&self) -> u64 {
+    pub fn head(&self) -> u64 {
         self.head.load(Ordering::Acquire)
     }
 
-    pub(crate) fn reset_head(&self, head: u64) {
+    /// The session was read from the log up to this event.
+    pub fn reset_head(&self, head: u64) {
         self.head.store(head, Ordering::Release);
     }
 
-    /// Has a port follow; one that follows already does so by the new mark.
-    pub(crate) fn follow(&self, port: &Arc<Port>, mark: &Arc<Mark>) {
+    /// Has a inbox follow; one that follows already does so by the new cursor.
+    pub fn follow(&self, inbox: &Arc<Inbox>, cursor: &Arc<Cursor>) {
         let mut followers = self.followers.lock();
-        followers.retain(|known| !Arc::ptr_eq(&known.port, port));
-        followers.push(Follower { port: port.clone(), mark: mark.clone() });
+        followers.retain(|known| !Arc::ptr_eq(&known.inbox, inbox));
+        followers.push(Follower { inbox: inbox.clone(), cursor: cursor.clone() });
     }
 
-    pub(crate) fn unfollow(&self, port: &Arc<Port>) {
+    /// An inbox follows no longer.
+    pub fn unfollow(&self, inbox: &Arc<Inbox>) {
         let mut followers = self.followers.lock();
-        followers.retain(|known| !Arc::ptr_eq(&known.port, port));
+        followers.retain(|known| !Arc::ptr_eq(&known.inbox, inbox));
         if followers.is_empty() {
             followers.shrink_to_fit();
             *self.ring.lock() = Ring::default();
         }
     }
 
-    pub(crate) fn has_followers(&self) -> bool {
+    /// Whether anybody follows.
+    pub fn has_followers(&self) -> bool {
         !self.followers.lock().is_empty()
     }
 
-    pub(crate) fn holds_events(&self) -> bool {
+    /// Whether events are held in memory.
+    pub fn holds_events(&self) -> bool {
         !self.ring.lock().batches.is_empty()
     }
 
     /// Lets go of the events; followers that have not read them yet find them in the log.
-    pub(crate) fn trim(&self) {
+    pub fn trim(&self) {
         *self.ring.lock() = Ring::default();
     }
 
     /// Makes a committed batch visible and wakes every follower. It is also held for one that is still to come,
     /// if somebody is `awaited`, because of this batch or of one that is still held.
-    pub(crate) fn publish(&self, batch: &Arc<Batch>, awaited: bool) {
+    pub fn publish(&self, batch: &Arc<Batch>, awaited: bool) {
         let followers = self.followers.lock();
-        let read = followers.iter().map(|follower| follower.mark.position()).min();
+        let read = followers.iter().map(|follower| follower.cursor.position()).min();
         let mut ring = self.ring.lock();
         if let Some(read) = read {
             ring.forget(read);
@@ -133,12 +139,12 @@ impl Feed {
         drop(ring);
         self.head.store(batch.last(), Ordering::Release);
         for follower in followers.iter() {
-            follower.port.wake();
+            follower.inbox.wake();
         }
     }
 
     /// The batch that holds the event after `position`.
-    pub(crate) fn next(&self, position: u64) -> Next {
+    pub fn next(&self, position: u64) -> Next {
         if self.head() <= position {
             return Next::UpToDate;
         }
@@ -151,18 +157,11 @@ impl Feed {
     }
 }
 
-/// Reads on from the log, up to what the session has told: the log knows of events before those who asked for them
+/// What of the events that were read from the log may be told: the log knows of events before those who asked for them
 /// have their answers, and devices their invitations.
-pub(crate) async fn catch_up(
-    log: &dyn Log,
-    session: &SessionId,
-    position: u64,
-    told: u64,
-    limit: usize,
-) -> Result<Vec<Arc<Batch>>, StoreError> {
-    let mut batches = log.read(session, position, limit).await?;
+pub(crate) fn told(mut batches: Vec<Arc<Batch>>, told: u64) -> Vec<Arc<Batch>> {
     batches.retain(|batch| batch.first() <= told);
-    Ok(batches)
+    batches
 }
 
 /// A batch, with what is looked at often beside it.
@@ -237,8 +236,7 @@ fn weight(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_core::{Actor, Committed, Op, Position, Session, SessionLimits, Timestamp};
-    use switchboard_store::{Append, SqliteLog, SqliteOptions};
+    use switchboard_core::{Committed, Position, Timestamp};
 
     use super::*;
 
@@ -256,17 +254,17 @@ mod tests {
     #[test]
     fn a_follower_reads_from_the_ring_until_it_is_lapped() {
         let feed = Feed::new(2, BOUNDS);
-        let port = Arc::new(Port::default());
+        let inbox = Arc::new(Inbox::default());
         assert!(matches!(feed.next(2), Next::UpToDate));
         assert!(matches!(feed.next(0), Next::Behind));
-        feed.follow(&port, &Mark::at(2));
+        feed.follow(&inbox, &Cursor::at(2));
         feed.publish(&batch(3..=5), false);
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
         assert!(matches!(feed.next(4), Next::Batch(batch) if batch.first() == 3));
         feed.publish(&batch(6..=8), false);
         assert!(matches!(feed.next(2), Next::Behind));
         assert!(matches!(feed.next(5), Next::Batch(batch) if batch.first() == 6));
-        feed.unfollow(&port);
+        feed.unfollow(&inbox);
         assert!(matches!(feed.next(5), Next::Behind), "an unwatched session keeps nothing");
         assert_eq!(feed.head(), 8);
     }
@@ -274,10 +272,10 @@ mod tests {
     #[test]
     fn what_every_follower_has_read_is_let_go() {
         let feed = Feed::new(0, BOUNDS);
-        let (fast, slow) = (Mark::at(0), Mark::at(0));
-        let slow_port = Arc::new(Port::default());
-        feed.follow(&Arc::new(Port::default()), &fast);
-        feed.follow(&slow_port, &slow);
+        let (fast, slow) = (Cursor::at(0), Cursor::at(0));
+        let slow_inbox = Arc::new(Inbox::default());
+        feed.follow(&Arc::new(Inbox::default()), &fast);
+        feed.follow(&slow_inbox, &slow);
         feed.publish(&batch(1..=1), false);
         fast.advance(1);
         feed.publish(&batch(2..=2), false);
@@ -288,7 +286,7 @@ mod tests {
         assert!(matches!(feed.next(0), Next::Behind));
         assert!(matches!(feed.next(1), Next::Batch(batch) if batch.first() == 2));
         // Whoever follows again from an earlier place needs what it has read before.
-        feed.follow(&slow_port, &Mark::at(2));
+        feed.follow(&slow_inbox, &Cursor::at(2));
         fast.advance(3);
         feed.publish(&batch(4..=4), false);
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
@@ -302,46 +300,20 @@ mod tests {
         assert!(matches!(feed.next(0), Next::Behind), "nobody follows, and nobody will");
         feed.publish(&batch(2..=2), true);
         feed.publish(&batch(3..=3), false);
-        let (port, mark) = (Arc::new(Port::default()), Mark::at(1));
-        feed.follow(&port, &mark);
+        let (inbox, cursor) = (Arc::new(Inbox::default()), Cursor::at(1));
+        feed.follow(&inbox, &cursor);
         assert!(matches!(feed.next(1), Next::Batch(batch) if batch.first() == 2));
         assert!(matches!(feed.next(2), Next::Batch(batch) if batch.first() == 3));
-        mark.advance(3);
+        cursor.advance(3);
         feed.publish(&batch(4..=4), false);
         assert_eq!(feed.ring.lock().events, 1, "it has come, and has read it");
     }
 
-    #[tokio::test]
-    async fn whoever_is_behind_reads_what_was_told_and_no_more() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = SqliteLog::open(folder.path().join("log.db"), SqliteOptions::default()).unwrap();
-        let session = SessionId::from("s");
-        let mut state = Session::new(session.clone(), SessionLimits::default());
-        let open = Op::Open { epoch: 1, agent: "a".into(), name: None };
-        let rename = |name: &str| Op::Rename { name: name.to_owned() };
-        for op in [open, rename("one"), rename("two")] {
-            let after = state.head();
-            let ann = Actor::client("ann".into());
-            let decision = state.decide(&ann, &op, Timestamp::default()).unwrap();
-            let mut events = Vec::new();
-            for event in decision.events {
-                let position = Position { epoch: 1, seq: state.head().seq + 1 };
-                let committed = Committed { position, at: Timestamp::default(), event };
-                state.apply(&committed);
-                events.push(committed);
-            }
-            let (batch, summary) = (Arc::new(Batch { events }), state.summary().unwrap());
-            let session = session.clone();
-            log.append(Append { session, after, batch, rows: Vec::new(), summary, snapshot: None })
-                .await
-                .unwrap();
-        }
-        let head = state.head().seq;
-        let read = async |told| {
-            let batches = catch_up(&log, &session, 0, told, 100).await.unwrap();
-            batches.last().map(|batch| batch.last())
-        };
-        assert_eq!(read(head - 1).await, Some(head - 1), "committed, but not told");
-        assert_eq!(read(head).await, Some(head));
+    #[test]
+    fn whoever_is_behind_reads_what_was_told_and_no_more() {
+        let stored = || vec![batch(1..=2), batch(3..=3), batch(4..=6)];
+        let read = |head| told(stored(), head).last().map(|batch| batch.last());
+        assert_eq!(read(3), Some(3), "committed, but not told");
+        assert_eq!(read(6), Some(6));
     }
 }

@@ -8,14 +8,14 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use switchboard_core::{CloseReason, Reject, Reply, RequestId, SessionId, SessionView, Signal, VoiceEvent};
 
-use crate::feed::{Feed, Mark};
+use crate::feed::{Cursor, Feed};
 
 /// The inbox of one connection's driver. Costs next to nothing while idle.
 #[derive(Debug, Default)]
-pub(crate) struct Port {
+pub struct Inbox {
     /// What the connection follows, for whoever looks at it from outside.
     sessions: Mutex<Vec<SessionId>>,
-    inbox: Mutex<Vec<Delivery>>,
+    deliveries: Mutex<Vec<Delivery>>,
     /// Whether something has happened since the driver last asked.
     news: AtomicBool,
     driver: AtomicWaker,
@@ -23,7 +23,7 @@ pub(crate) struct Port {
 
 /// Something for one connection.
 #[derive(Debug)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// A request was done.
     Done(RequestId, Reply),
     /// A request was refused.
@@ -45,21 +45,26 @@ pub(crate) enum Delivery {
 
 /// A session that a connection follows from here on.
 #[derive(Debug)]
-pub(crate) struct Attached {
-    pub(crate) session: SessionId,
-    pub(crate) feed: Arc<Feed>,
+pub struct Attached {
+    /// Which.
+    pub session: SessionId,
+    /// Where its events are read.
+    pub feed: Arc<Feed>,
     /// How far it has read.
-    pub(crate) mark: Arc<Mark>,
-    pub(crate) view: SessionView,
+    pub cursor: Arc<Cursor>,
+    /// The session as it is.
+    pub view: SessionView,
 }
 
-impl Port {
-    pub(crate) fn deliver(&self, delivery: Delivery) {
-        self.inbox.lock().push(delivery);
+impl Inbox {
+    /// Puts something in, and wakes the connection.
+    pub fn deliver(&self, delivery: Delivery) {
+        self.deliveries.lock().push(delivery);
         self.wake();
     }
 
-    pub(crate) fn answer(&self, request: RequestId, answer: Result<Reply, Reject>) {
+    /// Puts the answer to a request in.
+    pub fn answer(&self, request: RequestId, answer: Result<Reply, Reject>) {
         self.deliver(match answer {
             Ok(reply) => Delivery::Done(request, reply),
             Err(reject) => Delivery::Rejected(request, reject),
@@ -67,27 +72,44 @@ impl Port {
     }
 
     /// Tells which sessions the connection follows now.
-    pub(crate) fn show_sessions(&self, sessions: Vec<SessionId>) {
+    pub fn show_sessions(&self, sessions: Vec<SessionId>) {
         *self.sessions.lock() = sessions;
     }
 
-    pub(crate) fn sessions(&self) -> Vec<SessionId> {
+    /// Which sessions the connection follows.
+    pub fn sessions(&self) -> Vec<SessionId> {
         self.sessions.lock().clone()
     }
 
-    pub(crate) fn wake(&self) {
+    /// There is something to look at.
+    pub fn wake(&self) {
         self.news.store(true, Ordering::Release);
         self.driver.wake();
     }
 
     /// Takes everything that has arrived.
-    pub(crate) fn take(&self) -> Vec<Delivery> {
-        std::mem::take(&mut *self.inbox.lock())
+    pub fn take(&self) -> Vec<Delivery> {
+        std::mem::take(&mut *self.deliveries.lock())
+    }
+
+    /// How much has arrived and was not taken.
+    pub fn waiting(&self) -> usize {
+        self.deliveries.lock().len()
+    }
+
+    /// Whether something has happened since this was last taken.
+    pub fn has_news(&self) -> bool {
+        self.news.load(Ordering::Acquire)
+    }
+
+    /// Takes the news that something has happened.
+    pub fn take_news(&self) -> bool {
+        self.news.swap(false, Ordering::Acquire)
     }
 
     /// Waits for something to arrive, or for a session to move on. Only the driver may, since only the last one who
     /// asked is woken.
-    pub(crate) fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
+    pub fn poll_woken(&self, context: &Context<'_>) -> Poll<()> {
         if !self.news.swap(false, Ordering::Acquire) {
             self.driver.register(context.waker());
             // It may have happened just before.
@@ -109,17 +131,17 @@ mod tests {
 
     #[tokio::test]
     async fn news_are_told_once_whether_somebody_waits_or_not() {
-        let port = Arc::new(Port::default());
-        let woken = || poll_fn(|context| port.poll_woken(context));
+        let inbox = Arc::new(Inbox::default());
+        let woken = || poll_fn(|context| inbox.poll_woken(context));
         assert!(woken().now_or_never().is_none(), "nothing has happened");
-        port.wake();
-        port.wake();
+        inbox.wake();
+        inbox.wake();
         woken().await;
         assert!(woken().now_or_never().is_none(), "it was told already");
-        let waker = port.clone();
+        let waker = inbox.clone();
         let later = tokio::spawn(async move { waker.deliver(Delivery::Drain { retry_ms: 1 }) });
         woken().await;
         later.await.unwrap();
-        assert_eq!(port.take().len(), 1);
+        assert_eq!(inbox.take().len(), 1);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use switchboard_core::{Errand, Pii, Principal, Reject, Reply, RequestId};
 use tokio::sync::Semaphore;
 
-use crate::port::Port;
+use switchboard_engine::Inbox;
 
 /// Runs the errands of one protocol, in the protocol's own words.
 pub(crate) trait Errands: Debug + Send + Sync {
@@ -29,7 +29,7 @@ pub(crate) struct ErrandCaller {
     pub(crate) principal: Principal,
     /// Where it comes from.
     pub(crate) address: IpAddr,
-    /// The scheme, host and port under which it reached the server.
+    /// The scheme, host and inbox under which it reached the server.
     pub(crate) origin: String,
 }
 
@@ -53,18 +53,18 @@ impl ErrandDesk {
         let _ = self.runners.set(runners);
     }
 
-    /// Has an errand run; the answer arrives at the port of whoever asked.
+    /// Has an errand run; the answer arrives at the inbox of whoever asked.
     pub(crate) fn run(
         &self,
         protocol: &'static str,
         caller: ErrandCaller,
         request: RequestId,
         errand: Pii<Value>,
-        port: Arc<Port>,
+        inbox: Arc<Inbox>,
     ) {
         let Some(runner) = self.runners.get().and_then(|runners| runners.get(protocol)).cloned() else {
             let reason = "nobody runs errands for this protocol".to_owned();
-            return port.answer(request, Err(Reject::Unserved { reason }));
+            return inbox.answer(request, Err(Reject::Unserved { reason }));
         };
         let room = self.room.clone();
         tokio::spawn(async move {
@@ -77,7 +77,7 @@ impl ErrandDesk {
                 Ok(answer) => answer.map(|errand| Reply::Errand(Box::new(errand))),
                 Err(_) => Err(Reject::Unserved { reason: "it took too long".to_owned() }),
             };
-            port.answer(request, answer);
+            inbox.answer(request, answer);
         });
     }
 }

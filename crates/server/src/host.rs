@@ -18,13 +18,15 @@ use switchboard_core::{
     Actor, AgentId, CallId, Callsign, Event, MessageId, MessageRow, Op, Reject, Reply, Session, Timestamp,
     TurnState, WorkerId,
 };
+use switchboard_engine::{Command, Lease, ReplyTo, Reserved, Start, Submission};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
+use crate::clock::Clock;
 use crate::config::LimitsConfig;
 use crate::meters::TurnMeter;
 use crate::routes::Routes;
 use crate::secrets::Secrets;
-use crate::sessions::{CallBoard, Environment, Executing, Lease, Letter, Mail, ReplyTo, Work};
+use crate::sessions::{CallBoard, Environment, Execution, Work, inspection};
 use crate::slots::{Slot, Slots};
 use crate::workspace::Workspaces;
 
@@ -74,8 +76,6 @@ pub(crate) struct Host {
     /// How long a turn may wait for a slot.
     turn_wait: Duration,
     lanes: Lanes,
-    /// For how long an executor may be silent.
-    lease: Duration,
     workspaces: Workspaces,
     /// What agents ask for and nobody may store.
     pub(crate) secrets: Secrets,
@@ -95,7 +95,6 @@ impl Host {
             slots: Slots::new(limits),
             turn_wait: Duration::from_millis(limits.turn_wait_ms),
             lanes: Lanes::new(limits.device_turns),
-            lease: Duration::from_millis(limits.lease_ms),
             workspaces,
             secrets: Secrets::default(),
         }
@@ -123,6 +122,12 @@ impl Host {
         self.agent(agent).map_or(Recovery::Fail, |agent| agent.recovery())
     }
 
+    /// Whether an agent can be told of answers before they are committed: it reacts at once, and is repeated if they
+    /// never are.
+    pub(crate) fn hears_ahead(&self, agent: &AgentId) -> bool {
+        self.agent(agent).is_some_and(|agent| agent.recovery() == Recovery::Replay && agent.reacts_at_once())
+    }
+
     pub(crate) fn is_remote(&self, agent: &AgentId) -> bool {
         self.agent(agent).is_some_and(|agent| agent.is_remote())
     }
@@ -144,16 +149,17 @@ impl Host {
     }
 
     /// Room for a turn that can be claimed the moment it is accepted; none if it may have to wait.
-    pub(crate) fn reserve(&self, turn: &TurnState) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, turn: &TurnState) -> Option<Reserved<TurnPermit>> {
         let lane = match &turn.device {
             Some(device) => Some(self.lanes.of(device).try_acquire_owned().ok()?),
             None => None,
         };
         let slot = self.slots.try_take(&turn.origin.principal)?;
-        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), slot, lane })
+        let slot = TurnPermit { slot, lane };
+        Some(Reserved { worker: self.worker(), relayed: self.is_remote(&turn.agent), slot })
     }
 
-    fn worker(&self) -> WorkerId {
+    pub(crate) fn worker(&self) -> WorkerId {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         WorkerId::new(format!("{}.{number}", self.node))
     }
@@ -163,21 +169,17 @@ impl Host {
         &self,
         session: &Session,
         turn: &TurnState,
-        mailbox: mpsc::Sender<Letter>,
+        mailbox: mpsc::Sender<Command<Environment>>,
         environment: &Environment,
-        reserved: Option<Reserved>,
-    ) -> Executing {
-        let (worker, held) = match reserved {
-            Some(Reserved { worker, slot, lane, .. }) => (worker, Some((slot, lane))),
-            None => (self.worker(), None),
-        };
+        start: Start<Environment>,
+    ) -> Execution {
+        let Start { worker, slot: permit, lease, turn: _ } = start;
         let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker);
-        let lease = Arc::new(Lease::new(self.lease));
         let (stop, stopped) = watch::channel(false);
         let board = Arc::new(CallBoard::default());
         let port = SessionPort {
             mailbox,
-            actor: Actor::worker(worker.clone()),
+            actor: Actor::worker(worker),
             environment: environment.clone(),
             board: board.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
@@ -204,14 +206,10 @@ impl Host {
         let agent = self.agent(&turn.agent);
         let began = turn.first_output_at.is_some().then_some(turn.accepted.seq);
         let (turn_wait, workspaces) = (self.turn_wait, self.workspaces.clone());
-        let lane = turn.device.as_ref().filter(|_| held.is_none()).map(|device| self.lanes.of(device));
-        let sign = lease.clone();
-        let told_ahead =
-            |agent: &Arc<dyn Agent>| agent.recovery() == Recovery::Replay && agent.reacts_at_once();
-        let told_ahead = agent.as_ref().is_some_and(told_ahead);
+        let lane = turn.device.as_ref().filter(|_| permit.is_none()).map(|device| self.lanes.of(device));
         let work = Work::new(async move {
-            let (slot, _lane) = match held {
-                Some((slot, lane)) => (Some(slot), lane),
+            let (slot, _lane) = match permit {
+                Some(TurnPermit { slot, lane }) => (Some(slot), lane),
                 None => {
                     // Never closed, so it is the turn's in the end.
                     let lane = match lane {
@@ -230,34 +228,33 @@ impl Host {
                 None => port.turn_down(turn_wait).await,
             }
         });
-        let running = work.clone().run();
+        let (running, clock) = (work.clone().run(), environment.clock);
         tokio::spawn(async move {
             tokio::select! {
                 biased;
                 () = running => {}
                 // In the same task, so that an agent that blocks it loses its lease.
-                () = renew(&sign) => {}
+                () = renew(&lease, clock) => {}
             }
         });
-        Executing { agent: turn.agent.clone(), worker, ahead: told_ahead.then_some(work), stop, board, lease }
+        Execution { agent: turn.agent.clone(), work, stop, board }
     }
 }
 
 /// What a turn needs to begin, taken in advance.
-pub(crate) struct Reserved {
-    pub(crate) worker: WorkerId,
-    pub(crate) relayed: bool,
+#[derive(Debug)]
+pub(crate) struct TurnPermit {
     slot: Slot,
     /// Its place among the turns of its device.
     lane: Option<OwnedSemaphorePermit>,
 }
 
 /// Renews a lease for as long as it is polled.
-async fn renew(lease: &Lease) {
+async fn renew(lease: &Lease, clock: Clock) {
     let mut interval = tokio::time::interval(lease.interval());
     loop {
         interval.tick().await;
-        lease.renew();
+        lease.renew(clock.now());
     }
 }
 
@@ -361,7 +358,7 @@ async fn run_agent(
 
 /// A turn's way into its session.
 struct SessionPort {
-    mailbox: mpsc::Sender<Letter>,
+    mailbox: mpsc::Sender<Command<Environment>>,
     actor: Actor,
     environment: Environment,
     board: Arc<CallBoard>,
@@ -384,7 +381,11 @@ impl SessionPort {
         answer.await.unwrap_or(Err(Reject::Busy))
     }
 
-    async fn send(&self, op: Op, reply: ReplyTo) -> Result<(), Reject> {
+    async fn send(
+        &self,
+        op: Op,
+        reply: ReplyTo<oneshot::Sender<Result<Reply, Reject>>>,
+    ) -> Result<(), Reject> {
         let size = if let Op::Emit { output: Output::Text(text) | Output::Reasoning(text), .. }
         | Op::Progress { delta: text, .. } = &op
         {
@@ -397,9 +398,9 @@ impl SessionPort {
         // An agent that runs ahead of the log waits, so that neither its pieces nor their number fill
         // the memory, and others find room in the mailbox.
         let permits = u32::try_from(size.clamp(SMALLEST, ROOM)).unwrap_or(u32::MAX);
-        let room = Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?);
-        let mail = Mail { actor: self.actor.clone(), op, reply, room };
-        self.mailbox.send(Letter::Op(Box::new(mail))).await.map_err(|_| Reject::Busy)
+        let hold = Some(self.room.clone().acquire_many_owned(permits).await.map_err(|_| Reject::Busy)?);
+        let submission = Submission { actor: self.actor.clone(), op, reply, hold };
+        self.mailbox.send(Command::Submit(Box::new(submission))).await.map_err(|_| Reject::Busy)
     }
 
     /// A slot, or none if there was none in time.
@@ -543,8 +544,9 @@ impl TurnPort for SessionPort {
     }
 
     async fn tools(&self) -> Vec<Tool> {
-        let (reply, answer) = oneshot::channel();
-        match self.mailbox.send(Letter::Tools(self.brief.turn.clone(), reply)).await {
+        let turn = self.brief.turn.clone();
+        let (inspect, answer) = inspection(move |session| session.tools_of(&turn));
+        match self.mailbox.send(inspect).await {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }

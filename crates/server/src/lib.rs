@@ -22,7 +22,6 @@ mod doorstep;
 mod driver;
 mod entropy;
 mod errands;
-mod feed;
 mod gateway;
 #[cfg(test)]
 mod guest_tests;
@@ -34,10 +33,8 @@ mod listener;
 mod memory;
 mod meters;
 pub mod origin;
-mod outbox;
 mod peer_user;
 mod places;
-mod port;
 mod protocols;
 mod registry;
 mod relay;

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::admin::{ConnectionInfo, Connections};
 use crate::auth::{Identity, Revocations};
-use crate::port::{Delivery, Port};
+use switchboard_engine::{Delivery, Inbox};
 
 /// Every open connection of this process.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) identity: Arc<Mutex<Identity>>,
     pub(crate) address: IpAddr,
     pub(crate) opened_at: Timestamp,
-    pub(crate) port: Arc<Port>,
+    pub(crate) inbox: Arc<Inbox>,
 }
 
 /// Keeps a connection listed while it lives.
@@ -47,7 +47,7 @@ impl Registry {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let mut open = self.open.lock();
         if let Some(&retry_ms) = self.leaving.get() {
-            entry.port.deliver(Delivery::Drain { retry_ms });
+            entry.inbox.deliver(Delivery::Drain { retry_ms });
         }
         open.insert(number, entry);
         drop(open);
@@ -67,20 +67,20 @@ impl Registry {
         let count = open.len().max(1) as u64;
         for (place, entry) in open.values().enumerate() {
             let retry_ms = first_ms + spread_ms * place as u64 / count;
-            entry.port.deliver(Delivery::Drain { retry_ms });
+            entry.inbox.deliver(Delivery::Drain { retry_ms });
         }
     }
 
     pub(crate) fn close_all(&self, reason: CloseReason) {
         for entry in self.open.lock().values() {
-            entry.port.deliver(Delivery::Close(reason));
+            entry.inbox.deliver(Delivery::Close(reason));
         }
     }
 
     /// Closes every connection whose credential no longer counts.
     pub(crate) fn close_revoked(&self, revocations: &Revocations) {
         for entry in self.open.lock().values().filter(|entry| revocations.covers(&entry.identity.lock())) {
-            entry.port.deliver(Delivery::Close(CloseReason::Unauthorized));
+            entry.inbox.deliver(Delivery::Close(CloseReason::Unauthorized));
         }
     }
 
@@ -109,7 +109,7 @@ impl Connections for Registry {
                 address: entry.address,
                 opened_at: entry.opened_at,
                 expires_at: principal.expires_at,
-                sessions: entry.port.sessions(),
+                sessions: entry.inbox.sessions(),
             }
         };
         entries.iter().map(info).collect()
@@ -132,17 +132,17 @@ mod tests {
     use super::*;
     use crate::auth::Credential;
 
-    fn enter(registry: &Arc<Registry>) -> (Arc<Port>, Listed) {
-        let port = Arc::new(Port::default());
+    fn enter(registry: &Arc<Registry>) -> (Arc<Inbox>, Listed) {
+        let inbox = Arc::new(Inbox::default());
         let identity = Identity { principal: Principal::new("ann"), credential: Credential::Development };
         let listed = registry.enter(Entry {
             protocol: "asp",
             identity: Arc::new(Mutex::new(identity)),
             address: Ipv4Addr::LOCALHOST.into(),
             opened_at: Timestamp::default(),
-            port: port.clone(),
+            inbox: inbox.clone(),
         });
-        (port, listed)
+        (inbox, listed)
     }
 
     #[test]

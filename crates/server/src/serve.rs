@@ -18,7 +18,8 @@ use hyper::body::{Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use switchboard_agents::{Agent, McpServers};
-use switchboard_core::{AgentId, Chronicler, CloseReason, KeyIndex, hex};
+use switchboard_core::{AgentId, Chronicler, CloseReason, hex};
+use switchboard_engine::{Outgoing, RingBounds, SessionSettings, Shared};
 use switchboard_store::{Log, MemoryLog, SessionFilter, SqliteLog, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,9 +32,7 @@ use crate::clock::Clock;
 use crate::config::{Config, StoreKind};
 use crate::demo;
 use crate::doorstep::keep_limits;
-use crate::driver::Outgoing;
 use crate::errands::Errands;
-use crate::feed::RingBounds;
 use crate::gateway::Gateway;
 use crate::guests::Guests;
 use crate::handle::Handle;
@@ -46,7 +45,7 @@ use crate::places::{Crowd, Place, Places, Visit};
 use crate::protocols::{chroniclers, mount, protocols, take_in, turn_back};
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
-use crate::sessions::{ActorBounds, Chroniclers, Environment, Sessions};
+use crate::sessions::{Environment, SessionBounds, Sessions};
 use crate::speech::Ears;
 use crate::tls::Tls;
 use crate::transport::{Flushes, Lingering};
@@ -134,9 +133,8 @@ impl Server {
         {
             tracing::error!(%error, "metrics are not available");
         }
-        let chroniclers = chroniclers();
-        let log = open_log(&config, chroniclers.clone())?;
-        let chroniclers = Chroniclers::new(chroniclers);
+        let projectors = chroniclers();
+        let log = open_log(&config, projectors.clone())?;
         let memory = Arc::new(Memory::new(&config).map_err(ServeError::Config)?);
         let voices = voices::open(&config).map_err(ServeError::Config)?;
         let ears = Arc::new(Ears::new(&config, voices.clone()).map_err(ServeError::Config)?);
@@ -149,21 +147,24 @@ impl Server {
         let host = Arc::new(Host::new(directory, node, &config.limits, workspaces));
         let sessions = Arc::new(Sessions::new(Environment {
             log: log.clone(),
-            chroniclers,
+            projectors: projectors.into(),
             host: host.clone(),
             memory: memory.clone(),
             clock,
             meters: SessionMeters::new(),
-            roll: Arc::default(),
-            keys: Arc::new(Mutex::new(KeyIndex::new(config.session.request_memory, MAX_KEYS))),
-            limits: config.session.clone(),
-            bounds: ActorBounds {
-                mailbox: config.limits.mailbox,
+            shared: Arc::new(Shared::new(config.session.request_memory, MAX_KEYS)),
+            settings: Arc::new(SessionSettings {
+                limits: config.session.clone(),
                 ring: RingBounds { events: config.limits.ring_events, bytes: config.limits.ring_bytes },
-                resident: config.limits.resident_sessions,
                 snapshot_every: config.limits.snapshot_events,
                 idle: Duration::from_millis(config.limits.session_idle_ms),
+                lease: Duration::from_millis(config.limits.lease_ms),
+            }),
+            bounds: SessionBounds {
+                mailbox: config.limits.mailbox,
+                resident: config.limits.resident_sessions,
             },
+            alive: Arc::default(),
         }));
         memory.note_in(&sessions);
         let buckets = PrincipalBuckets::new(&config.limits);

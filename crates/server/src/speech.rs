@@ -13,7 +13,7 @@ use switchboard_voice::{Readiness, Voices};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::config::Config;
-use crate::port::Port;
+use switchboard_engine::Inbox;
 
 /// Turns speech into words, a few utterances at a time.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ impl Ears {
         self.recogniser.is_some() || self.voices.hears() == Readiness::Ready
     }
 
-    /// Understands an utterance; the answer arrives at the port of whoever asked.
-    pub(crate) fn hear(self: &Arc<Self>, utterance: Box<Utterance>, request: RequestId, port: Arc<Port>) {
+    /// Understands an utterance; the answer arrives at the inbox of whoever asked.
+    pub(crate) fn hear(self: &Arc<Self>, utterance: Box<Utterance>, request: RequestId, inbox: Arc<Inbox>) {
         let ears = self.clone();
         tokio::spawn(async move {
             let answer = ears.understand(&utterance).await;
-            port.answer(request, answer);
+            inbox.answer(request, answer);
         });
     }
 

@@ -15,16 +15,16 @@ use switchboard_core::{
     AgentId, Connection, Found, Lookup, OpeningRequest, Pii, Principal, Protocol, Rate, Refusal, Reject,
     Reply, Right, Route, Seed, Upgrade,
 };
+use switchboard_engine::{Caller, Inbox, Outgoing};
 use tracing::Instrument as _;
 
 use crate::auth::{Authenticator, Identity};
 use crate::courtesy::{Courtesy, allowed};
-use crate::driver::{Driver, Outgoing};
-use crate::gateway::{self, Caller, Gateway};
+use crate::driver::Driver;
+use crate::gateway::{self, Client, Gateway};
 use crate::limits::{ConnectionGuard, ConnectionLimits};
 use crate::meters::TransportMeters;
 use crate::origin::OriginPolicy;
-use crate::port::Port;
 use crate::registry::{Entry, Registry};
 use crate::routes::Whence;
 use crate::transport::{Bounds, Exchange, Handshake, Socket, Transport};
@@ -284,7 +284,7 @@ impl Door {
             guard,
             meters,
         } = entered;
-        let port = Arc::new(Port::default());
+        let inbox = Arc::new(Inbox::default());
         let opened_at = self.gateway.sessions.environment.clock.now();
         let principal = identity.principal.clone();
         let identity = Arc::new(Mutex::new(identity));
@@ -293,16 +293,17 @@ impl Door {
             identity: identity.clone(),
             address,
             opened_at,
-            port: port.clone(),
+            inbox: inbox.clone(),
         });
         let span = tracing::info_span!("connection", protocol, connection_id = listed.number);
         let bucket = self.gateway.buckets.of(&principal.id, frames.map(|rate| (protocol, rate)), opened_at);
-        let caller = Caller {
-            principal,
+        let caller = Caller::new(principal, inbox);
+        let client = Client {
+            gateway: self.gateway.clone(),
+            authenticator: self.authenticator.clone(),
             identity,
             bucket,
             guard,
-            port,
             protocol,
             frames,
             address,
@@ -311,16 +312,11 @@ impl Door {
             agent,
             assigned,
             home: None,
-            callsign: None,
-            role: None,
-            enrolling: None,
             visits: None,
         };
-        let (gateway, authenticator) = (self.gateway.clone(), self.authenticator.clone());
         meters.opened.increment(1);
         meters.open.increment(1);
-        let mut driver =
-            Driver::new(connection, caller, gateway, authenticator, self.outgoing, meters.clone());
+        let mut driver = Driver::new(connection, caller, client, self.outgoing, meters.clone());
         async move {
             let code = driver.drive(&mut transport).instrument(span).await;
             meters.open.decrement(1);

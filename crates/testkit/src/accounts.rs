@@ -32,14 +32,15 @@ impl Accounts {
         accounts
     }
 
-    /// Takes in the next event; an account that begins with it begins with what was `before`.
+    /// Takes in the next event; an account that begins with it begins with what was `before`. Answers what was written.
     pub(crate) fn take(
         &mut self,
         chroniclers: &[Arc<dyn Chronicler>],
         session: &SessionId,
         before: &[Arc<Committed>],
         committed: &Committed,
-    ) {
+    ) -> Vec<Record> {
+        let mut written = Vec::new();
         if let Event::ChronicleBegun { chronicle } = &committed.event
             && let Some(chronicler) = chroniclers.iter().find(|known| known.name() == &**chronicle)
         {
@@ -49,6 +50,7 @@ impl Accounts {
             let mut account = chronicler.begin(session);
             for committed in before {
                 let records = account.take(committed);
+                written.extend(records.iter().cloned());
                 self.write(session, records);
             }
             self.kept.insert(chronicle.clone(), account);
@@ -57,7 +59,9 @@ impl Accounts {
         for account in self.kept.values_mut() {
             records.extend(account.take(committed));
         }
+        written.extend(records.iter().cloned());
         self.write(session, records);
+        written
     }
 
     /// What they remember.

@@ -90,9 +90,10 @@ impl Request {
     }
 
     /// Whether the client claims, at the end of the request, to have seen more of it than there is: all records,
-    /// and at most an output that was a record of its own.
+    /// and at most an output that was a record of its own. The output of a cancelled request is dropped uncounted, so
+    /// nothing can be said of it.
     pub(super) fn claims_too_much(&self) -> bool {
-        self.skip_below > self.next_n + 1
+        !self.cancelled && self.skip_below > self.next_n + 1
     }
 
     /// Number of the last event that it does not need any more.

@@ -9,7 +9,7 @@ use super::{Hosted, Socket, hosting, until};
 use crate::auth::Revocation;
 use crate::errands::{ErrandCaller, ErrandDesk, Errands, Running};
 use crate::guests::Guests;
-use crate::port::{Delivery, Port};
+use switchboard_engine::{Delivery, Inbox};
 
 /// Does what the errand says: become somebody, take some time, or fail.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ async fn a_peer_that_says_too_much_is_told_so_once_that_is_seen_to() {
 async fn an_errand_takes_half_a_minute_at_most() {
     let desk = ErrandDesk::default();
     desk.staff([("probe", Arc::new(Servant) as Arc<dyn Errands>)].into());
-    let port = Arc::new(Port::default());
+    let inbox = Arc::new(Inbox::default());
     let caller = ErrandCaller {
         principal: Principal::new("ann"),
         address: "127.0.0.1".parse().unwrap(),
@@ -113,10 +113,10 @@ async fn an_errand_takes_half_a_minute_at_most() {
     };
     for (number, seconds) in [(1, 29), (2, 31)] {
         let errand = Pii(json!({ "sleep": seconds }));
-        desk.run("probe", caller.clone(), RequestId(number), errand, port.clone());
+        desk.run("probe", caller.clone(), RequestId(number), errand, inbox.clone());
     }
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let [first, second] = &port.take()[..] else { panic!("two answers") };
+    let [first, second] = &inbox.take()[..] else { panic!("two answers") };
     assert!(matches!(first, Delivery::Done(RequestId(1), Reply::Errand(_))), "{first:?}");
     assert!(matches!(second, Delivery::Rejected(RequestId(2), Reject::Unserved { .. })), "{second:?}");
 }

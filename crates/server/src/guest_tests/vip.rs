@@ -9,21 +9,21 @@ use switchboard_core::{Pii, Principal, Reply, RequestId};
 use super::{Hosted, until};
 use crate::errands::ErrandCaller;
 use crate::guests::Guests;
-use crate::port::{Delivery, Port};
+use switchboard_engine::{Delivery, Inbox};
 
 /// What becomes of an errand, and as whom the connection would go on.
 async fn run(server: &Hosted, errand: Value) -> Result<(Value, Option<String>), String> {
-    let port = Arc::new(Port::default());
+    let inbox = Arc::new(Inbox::default());
     let caller = ErrandCaller {
         principal: Principal::new("ann"),
         address: "127.0.0.1".parse().unwrap(),
         origin: "https://voice.test".to_owned(),
     };
     let desk = &server.handle.door.gateway.errands;
-    desk.run("vip", caller, RequestId(1), Pii(errand), port.clone());
+    desk.run("vip", caller, RequestId(1), Pii(errand), inbox.clone());
     let mut arrived = Vec::new();
     until(|| {
-        arrived.extend(port.take());
+        arrived.extend(inbox.take());
         !arrived.is_empty()
     })
     .await;

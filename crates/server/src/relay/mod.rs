@@ -27,8 +27,8 @@ use switchboard_core::{Actor, AttachmentId, CloseReason, Op, SessionId, Timestam
 use crate::auth::bearer;
 use crate::config::{Config, StoreKind};
 use crate::gateway::Gateway;
-use crate::port::Delivery;
-use crate::sessions::Standing;
+use crate::sessions::AttachmentStatus;
+use switchboard_engine::Delivery;
 
 pub(crate) use visits::{Here, Visits};
 
@@ -160,19 +160,19 @@ impl RelayState {
     }
 
     /// How the connection is; refused when it is gone for good.
-    async fn standing(&self, grant: &Grant) -> Result<Connection, Refused> {
+    async fn connection(&self, grant: &Grant) -> Result<Connection, Refused> {
         let attachment = AttachmentId::from(grant.cid.as_str());
         let visit = self.gateway.visits.find(&grant.principal, &attachment);
-        let standing =
-            self.gateway.sessions.standing(&grant.session, &attachment).await.ok_or_else(Refused::busy)?;
-        let since = match (&visit, standing.detached) {
+        let status =
+            self.gateway.sessions.status(&grant.session, &attachment).await.ok_or_else(Refused::busy)?;
+        let since = match (&visit, status.detached) {
             (Some(visit), _) => Some(visit.since),
             // What hangs on no attachment hangs on the session itself.
-            (None, _) if grant.cid == grant.session.as_str() => standing.opened_at,
+            (None, _) if grant.cid == grant.session.as_str() => status.opened_at,
             (None, Some(_)) => None,
             (None, None) => return Err(Refused::gone()),
         };
-        Ok(Connection { live_since: since, visit, standing })
+        Ok(Connection { live_since: since, visit, status })
     }
 }
 
@@ -181,7 +181,7 @@ struct Connection {
     /// None while it waits for its client.
     live_since: Option<Timestamp>,
     visit: Option<Here>,
-    standing: Standing,
+    status: AttachmentStatus,
 }
 
 impl Connection {
@@ -204,10 +204,10 @@ async fn connection(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let grant = state.authorize(&headers, &cid)?;
-    let connection = state.standing(&grant).await?;
+    let connection = state.connection(&grant).await?;
     let connected_at = connection.live_since.map(|since| since.as_micros() / 1_000);
     let body = json!({
-        "state": connection.state(), "connected_at": connected_at, "inflight": connection.standing.turns,
+        "state": connection.state(), "connected_at": connected_at, "inflight": connection.status.turns,
     });
     Ok(Json(body).into_response())
 }
@@ -218,10 +218,10 @@ async fn dismiss(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let grant = state.authorize(&headers, &cid)?;
-    let connection = state.standing(&grant).await?;
+    let connection = state.connection(&grant).await?;
     if let Some(visit) = &connection.visit {
-        visit.port.deliver(Delivery::Close(CloseReason::Dismissed));
-    } else if let Some(generation) = connection.standing.generation {
+        visit.inbox.deliver(Delivery::Close(CloseReason::Dismissed));
+    } else if let Some(generation) = connection.status.generation {
         let attachment = AttachmentId::from(grant.cid.as_str());
         let op = Op::CloseAttachment { attachment, generation };
         let actor = Actor::client(grant.principal.clone());

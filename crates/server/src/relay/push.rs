@@ -15,7 +15,7 @@ use switchboard_core::model::ToolChange;
 use switchboard_core::{Actor, Op, Signal};
 
 use super::{Connection, Refused, RelayState};
-use crate::port::Delivery;
+use switchboard_engine::Delivery;
 
 pub(super) async fn frames(
     State(state): State<RelayState>,
@@ -25,7 +25,7 @@ pub(super) async fn frames(
 ) -> Result<Response, Refused> {
     let grant = state.authorize(&headers, &cid)?;
     let pushed = read(&headers, body).await?;
-    let connection = state.standing(&grant).await?;
+    let connection = state.connection(&grant).await?;
     let answer = json!({ "accepted": pushed.count, "delivered": connection.delivered() });
     // What was taken may have ended its request, and is still taken when it comes again.
     if let Some(idem) = &pushed.idem
@@ -108,7 +108,7 @@ async fn deliver(
         match piece {
             // While the request is open its tools come in order with its output.
             Piece::ToolDef(change) if rid == 0 || !state.relay.is_open(grant, rid) => {
-                let known = &connection.standing.tools;
+                let known = &connection.status.tools;
                 let (add, remove) = map::tool_change(change, &grant.agent, known);
                 let op = Op::ChangeTools(ToolChange { add, remove, turn: None });
                 state.submit(&grant.session, Actor::server(), op).await?;
@@ -153,7 +153,7 @@ fn notify(
     );
     if let (true, Some(visit)) = (shown, &connection.visit) {
         let body = serde_json::Value::from(switchboard_asp::Value::Map(record.to_map()));
-        visit.port.deliver(Delivery::Signal(Signal::Note { from: grant.principal.clone(), body }));
+        visit.inbox.deliver(Delivery::Signal(Signal::Note { from: grant.principal.clone(), body }));
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use switchboard_agents::Visit;
 use switchboard_core::{AgentId, AttachmentId, PrincipalId, Timestamp};
 
-use crate::port::Port;
+use switchboard_engine::Inbox;
 
 /// The connections whose turns go to functions, found by whose they are and what they are called.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Visits {
 /// One of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
-    pub(crate) port: Arc<Port>,
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) since: Timestamp,
     pub(crate) visit: Visit,
     /// The agent that it came for.
@@ -41,11 +41,11 @@ impl Visits {
         &self,
         principal: &PrincipalId,
         attachment: &AttachmentId,
-        port: &Arc<Port>,
+        inbox: &Arc<Inbox>,
     ) -> Option<Here> {
         let key = (principal.clone(), attachment.clone());
         let mut here = self.here.lock();
-        let own = here.get(&key).is_some_and(|known| Arc::ptr_eq(&known.port, port));
+        let own = here.get(&key).is_some_and(|known| Arc::ptr_eq(&known.inbox, inbox));
         if own { here.remove(&key) } else { None }
     }
 }

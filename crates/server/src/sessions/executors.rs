@@ -2,75 +2,43 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::model::{CallEnd, TurnEnd};
-use switchboard_core::{AgentId, CallId, WorkerId};
+use switchboard_core::{AgentId, CallId};
+use switchboard_engine::Notice;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 use super::work::Work;
 
-/// One running execution, as its session sees it. Dropping it tells the agent to stop.
+/// One running execution, as the task of its session reaches it. Dropping it tells the agent to stop.
 #[derive(Debug)]
-pub(crate) struct Executing {
+pub(crate) struct Execution {
     pub(crate) agent: AgentId,
-    pub(crate) worker: WorkerId,
-    /// What its agent does, where the agent can be told what is not committed yet.
-    pub(crate) ahead: Option<Arc<Work>>,
+    /// What its agent does.
+    pub(crate) work: Arc<Work>,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) board: Arc<CallBoard>,
-    pub(crate) lease: Arc<Lease>,
 }
 
-/// A sign of life that an executor renews while it works, or waits for its turn to begin. One that
-/// has stopped renewing is lost, whatever became of it.
-///
-/// Silence alone proves nothing if the whole process was stopped: whoever looks then first has
-/// doubts, and gives the executor time for a sign.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    signs: Mutex<Signs>,
-    term: Duration,
-}
-
-#[derive(Debug)]
-struct Signs {
-    renewed: Instant,
-    doubted: Option<Instant>,
-}
-
-impl Lease {
-    pub(crate) fn new(term: Duration) -> Self {
-        Self { signs: Mutex::new(Signs { renewed: Instant::now(), doubted: None }), term }
+impl Execution {
+    /// Tells the agent answers that are not committed yet, and has it react on the spot.
+    pub(super) fn answer_ahead(&self, answers: Vec<(CallId, CallEnd)>) {
+        self.work.tell(|| answers.into_iter().for_each(|(call, end)| self.board.post(call, end)));
     }
 
-    /// How often it is to be renewed.
-    pub(crate) fn interval(&self) -> Duration {
-        self.term / 3
-    }
-
-    pub(crate) fn renew(&self) {
-        *self.signs.lock() = Signs { renewed: Instant::now(), doubted: None };
-    }
-
-    /// When it has to be looked at, unless it is renewed.
-    pub(crate) fn due(&self) -> Instant {
-        let signs = self.signs.lock();
-        match signs.doubted {
-            Some(doubted) => doubted + self.interval(),
-            None => signs.renewed + self.term - self.interval(),
+    /// Passes on what concerns the agent while its turn goes on.
+    pub(super) fn notify(&self, notice: Notice) {
+        match notice {
+            Notice::Answer(call, end) => return self.board.post(call, end),
+            Notice::Stop(reason) => self.board.explain(reason.as_deref().unwrap_or("interrupted")),
+            Notice::Refused(end) => {
+                self.board.judge(end);
+                self.board.explain("refused");
+            }
+            Notice::Halt | Notice::Over(_) => {}
         }
-    }
-
-    /// Looks at it; answers whether it has run out.
-    pub(crate) fn look(&self, now: Instant) -> bool {
-        if now < self.due() {
-            return false;
-        }
-        let mut signs = self.signs.lock();
-        signs.doubted.replace(now).is_some()
+        self.stop.send_replace(true);
     }
 }
 
@@ -124,37 +92,5 @@ impl CallBoard {
 
     pub(crate) fn verdict(&self) -> Option<TurnEnd> {
         self.verdict.lock().take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TERM: Duration = Duration::from_secs(30);
-
-    #[tokio::test(start_paused = true)]
-    async fn an_executor_is_lost_after_its_term_and_not_before() {
-        let lease = Lease::new(TERM);
-        let pass = async |seconds| tokio::time::advance(Duration::from_secs(seconds)).await;
-        pass(19).await;
-        assert!(!lease.look(Instant::now()));
-        pass(1).await;
-        assert_eq!(lease.due(), Instant::now());
-        assert!(!lease.look(Instant::now()), "only doubted");
-        pass(9).await;
-        assert!(!lease.look(Instant::now()));
-        pass(1).await;
-        assert!(lease.look(Instant::now()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_process_that_was_stopped_gives_its_executors_time() {
-        let lease = Lease::new(TERM);
-        tokio::time::advance(Duration::from_secs(3600)).await;
-        assert!(!lease.look(Instant::now()));
-        lease.renew();
-        tokio::time::advance(Duration::from_secs(15)).await;
-        assert!(!lease.look(Instant::now()));
     }
 }

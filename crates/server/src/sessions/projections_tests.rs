@@ -1,4 +1,4 @@
-//! Accounts through the whole life of sessions, in a log of their own.
+//! Projections through the whole life of sessions, in a log of their own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +9,10 @@ use bytes::Bytes;
 use switchboard_core::model::{Import, Parent, Standing, Voice};
 use switchboard_core::{
     Actor, AgentId, Cell, Change, Chronicle, Chronicler, Column, ColumnKind, Committed, Found, Lookup,
-    MessageId, Op, Order, PrincipalId, Question, Record, Reject, Reply, Role, SessionId, Table, Within,
+    MessageId, Op, Order, PrincipalId, Question, Record, Reject, Reply, RequestId, Role, SessionId, Table,
+    Within,
 };
+use switchboard_engine::{AttachRequest, Attached, Delivery, Inbox};
 use switchboard_store::{Log, SqliteLog};
 use tempfile::TempDir;
 
@@ -18,7 +20,6 @@ use super::testing::sessions_in;
 use super::*;
 use crate::config::Config;
 use crate::gateway::look;
-use crate::port::{Attached, Delivery};
 
 /// Writes every event down, with the number of events before it: whoever misses one, or takes one in
 /// twice, is found out by every row that follows.
@@ -123,8 +124,9 @@ impl World {
         let mut answers = Vec::new();
         for op in ops {
             let (reply, answer) = oneshot::channel();
-            let mail = Mail { actor: client("ann"), op, reply: ReplyTo::Waiter(reply), room: None };
-            self.sessions.send(&session(), Letter::Op(Box::new(mail))).unwrap();
+            let reply = ReplyTo::Waiter(reply);
+            let submission = Submission { actor: client("ann"), op, reply, hold: None };
+            self.sessions.send(&session(), Command::Submit(Box::new(submission))).unwrap();
             answers.push(answer);
         }
         for answer in answers {
@@ -150,11 +152,13 @@ impl World {
     }
 
     async fn attach(&self, who: &str) -> Option<Box<Attached>> {
-        let port = Arc::new(Port::default());
-        self.sessions.attach(&session(), client(who), None, RequestId(1), &port);
+        let inbox = Arc::new(Inbox::default());
+        let request = RequestId(1);
+        let attach = AttachRequest { actor: client(who), from: None, request, inbox: inbox.clone() };
+        self.sessions.send(&session(), Command::Attach(Box::new(attach))).unwrap();
         loop {
-            std::future::poll_fn(|context| port.poll_woken(context)).await;
-            match port.take().pop() {
+            std::future::poll_fn(|context| inbox.poll_woken(context)).await;
+            match inbox.take().pop() {
                 Some(Delivery::Attached(_, attached)) => return Some(attached),
                 Some(Delivery::Rejected(..)) => return None,
                 other => assert!(other.is_none(), "{other:?}"),

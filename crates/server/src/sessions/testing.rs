@@ -5,15 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use switchboard_agents::Agent;
-use switchboard_core::{AgentId, Chronicler, KeyIndex, SessionLimits};
+use switchboard_core::{AgentId, Chronicler, SessionLimits};
+use switchboard_engine::{RingBounds, SessionSettings, Shared};
 use switchboard_store::{Log, SqliteLog, SqliteOptions};
 
-use super::{ActorBounds, Chroniclers, Environment, Sessions};
+use super::{Environment, SessionBounds, Sessions};
 use crate::clock::Clock;
 use crate::config::{Config, LimitsConfig};
-use crate::feed::RingBounds;
 use crate::host::{Directory, Host};
 use crate::memory::Memory;
 use crate::meters::SessionMeters;
@@ -39,7 +38,6 @@ pub(crate) fn sessions_on(
     chroniclers: Vec<Arc<dyn Chronicler>>,
     agents: BTreeMap<AgentId, Arc<dyn Agent>>,
 ) -> Arc<Sessions> {
-    let chroniclers = Chroniclers::new(chroniclers);
     let memory = Arc::new(Memory::new(config).unwrap());
     let directory = Directory {
         servers: BTreeMap::new(),
@@ -51,21 +49,21 @@ pub(crate) fn sessions_on(
     let host = Host::new(directory, "node".into(), &LimitsConfig::default(), Workspaces::Any);
     let sessions = Arc::new(Sessions::new(Environment {
         log,
-        chroniclers,
+        projectors: chroniclers.into(),
         host: Arc::new(host),
         memory: memory.clone(),
         clock: Clock::start(),
         meters: SessionMeters::new(),
-        keys: Arc::new(Mutex::new(KeyIndex::new(Duration::from_secs(60), 100))),
-        roll: Arc::default(),
-        limits: SessionLimits::default(),
-        bounds: ActorBounds {
-            mailbox: 4096,
+        shared: Arc::new(Shared::new(Duration::from_secs(60), 100)),
+        settings: Arc::new(SessionSettings {
+            limits: SessionLimits::default(),
             ring: RingBounds { events: 16, bytes: 1 << 16 },
-            resident: 100,
             snapshot_every: 7,
             idle: Duration::from_secs(60),
-        },
+            lease: Duration::from_secs(30),
+        }),
+        bounds: SessionBounds { mailbox: 4096, resident: 100 },
+        alive: Arc::default(),
     }));
     memory.note_in(&sessions);
     sessions

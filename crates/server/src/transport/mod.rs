@@ -10,6 +10,7 @@ mod inflow;
 mod linger;
 mod rtc;
 mod websocket;
+mod write;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use flushes::Flushes;
@@ -17,6 +18,7 @@ pub(crate) use handshake::Handshake;
 pub(crate) use linger::Lingering;
 pub(crate) use rtc::RtcTransport;
 pub(crate) use websocket::{Bounds, Socket};
+pub(crate) use write::poll_write;
 
 /// What arrives from a peer.
 #[derive(Debug)]

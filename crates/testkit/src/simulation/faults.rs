@@ -14,7 +14,7 @@ use crate::world::{CrashPoint, PeerId};
 impl Simulation {
     /// Lets something go wrong.
     pub(super) fn fail(&mut self) {
-        match self.random.below(36) {
+        match self.random.below(40) {
             0..9 => self.cut(Notice::Soon),
             9..13 => self.stall(),
             13..16 => self.unstall(),
@@ -34,6 +34,19 @@ impl Simulation {
             }
             27 => self.evict(),
             28 | 29 => self.cut_raw(),
+            36 | 37 => {
+                let (lost, unheard) = (self.random.below(3), self.random.below(4));
+                self.trouble(Trouble { lost, unheard, reads: 0 });
+            }
+            38 => {
+                let reads = self.random.between(1, 3);
+                self.trouble(Trouble { lost: 0, unheard: 0, reads });
+            }
+            39 => {
+                if let Some(turn) = self.world.silence_executor() {
+                    self.note(format_args!("the executor of {turn} gives no sign of life"));
+                }
+            }
             30 => {
                 let count = u32::try_from(self.random.between(20, 80)).unwrap_or(20);
                 self.world.fail_appends(count);
@@ -131,6 +144,16 @@ impl Simulation {
         self.note(format_args!("the server is about to crash {point:?} of {event:?}"));
     }
 
+    /// Appends fail without anybody knowing whether they are done, or reads fail.
+    fn trouble(&mut self, trouble: Trouble) {
+        let Trouble { lost, unheard, reads } = trouble;
+        let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        self.world.trouble(0, count(lost), count(unheard), count(reads));
+        self.note(format_args!(
+            "nobody can tell of {lost} appends that are not done, nor of {unheard} that are; {reads} reads fail"
+        ));
+    }
+
     /// Another process changes a session of the first principal, which it shares, or not.
     fn write_behind(&mut self) {
         let [owner, guest, ..] = self.principals.as_slice() else { return };
@@ -173,6 +196,17 @@ impl Simulation {
         }
         self.bring_back_guests();
     }
+}
+
+/// How often something goes wrong with the log.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    /// Appends that are not done, and nobody can tell.
+    lost: u64,
+    /// Appends that are done, and nobody can tell.
+    unheard: u64,
+    /// Reads that fail.
+    reads: u64,
 }
 
 /// When the ends of a transport notice that it is broken.

@@ -24,7 +24,7 @@ impl Simulation {
                 8 => self.fail(),
                 _ => {}
             }
-            let (budget, patience) = (self.random.between(4, 80), self.random.below(400));
+            let (budget, patience) = (self.random.between(12, 240), self.random.below(400));
             self.pump(budget, later(self.world.now(), patience))?;
             self.look()?;
         }
@@ -38,7 +38,7 @@ impl Simulation {
         let give_up = later(self.world.now(), REST_MS);
         let mut rounds = 0;
         while self.world.now() < give_up {
-            self.pump(400, give_up)?;
+            self.pump(1_200, give_up)?;
             rounds += 1;
             if rounds > MOST_ROUNDS {
                 let detail = format!("still busy at {:?}", self.world.now());
@@ -50,7 +50,7 @@ impl Simulation {
                 break;
             }
         }
-        self.pump(2_000, later(self.world.now(), 500))?;
+        self.pump(6_000, later(self.world.now(), 500))?;
         self.look()?;
         self.ledger.check_rest()?;
         for (index, client) in self.clients.iter().enumerate() {

@@ -9,8 +9,7 @@ use switchboard_core::model::{
 use switchboard_core::{CallId, Op, SessionId, ToolName, TurnId};
 
 use super::World;
-use super::executor::{Calls, Execution, State, object};
-use super::session::Asked;
+use super::executor::{Asked, Calls, Execution, State, object};
 use crate::script::BatchCommand;
 
 /// How one call of a batch ended.

@@ -56,9 +56,9 @@ impl World {
             remote: false,
             now: self.now,
             principal: principal.clone(),
-            tools: self.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
+            tools: self.process.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
             agent,
-            agents: self.agents.keys().cloned().collect(),
+            agents: self.process.agents.keys().cloned().collect(),
             request,
             opening,
         };
@@ -66,8 +66,10 @@ impl World {
         let connection = protocol.accept(upgrade, seed)?;
         let id = PeerId(self.next_peer);
         self.next_peer += 1;
-        self.peers.insert(id, Peer::new(connection, principal, protocol.max_message()));
-        self.drain_connection(id, None);
+        let max_message = protocol.max_message();
+        let peer = Peer::new(connection, principal, max_message, &self.process, self.now);
+        self.peers.insert(id, peer);
+        self.drain_peer(id);
         self.settle();
         Ok(id)
     }
@@ -106,7 +108,7 @@ impl World {
             return Err(Refusal::Forbidden(right.refusal()));
         }
         if let Some(agent) = &opening.agent {
-            if !self.agents.contains_key(agent) {
+            if !self.process.agents.contains_key(agent) {
                 return Err(Refusal::UnknownAgent);
             }
             if !principal.scopes.allows_agent(agent) {

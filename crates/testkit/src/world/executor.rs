@@ -1,6 +1,7 @@
-//! Scripted agents at work, as `server/src/host.rs` runs real ones: claim, run, finish.
+//! Scripted agents at work: claim, run, finish.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,13 +11,27 @@ use switchboard_core::model::{
 };
 use switchboard_core::{
     Actor, Attempt, CallId, Callsign, Event, Journal, Op, Reject, Repeat, Reply, SessionId, Timestamp,
-    ToolName, TurnId, TurnState, WorkerId,
+    ToolName, TurnId, WorkerId,
 };
+use switchboard_engine::{Command, Lease, ReplyTo, Start, Submission};
 
 use super::World;
 use super::batches::Ended;
-use super::session::{Asked, Letter, Mail, ReplyTo, own};
+use super::node::{Asker, Process};
 use crate::script::{Recovery, Step};
+
+/// What an execution waits to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The turn.
+    Claim,
+    /// A call.
+    Request,
+    /// Nothing.
+    Output,
+    /// The end.
+    Finish,
+}
 
 /// One execution of a turn.
 #[derive(Debug)]
@@ -30,6 +45,10 @@ pub(super) struct Execution {
     pub(super) stopped: bool,
     /// Interrupts are not noticed.
     deaf: bool,
+    /// The sign of life that it has to renew.
+    pub(super) lease: Arc<Lease>,
+    /// It gives no sign of life any more.
+    pub(super) is_silent: bool,
     /// How the turn has to end, when the session found something wrong.
     pub(super) verdict: Option<TurnEnd>,
     pub(super) ended_calls: BTreeMap<CallId, CallEnd>,
@@ -98,12 +117,17 @@ impl Execution {
 }
 
 impl World {
-    /// Starts work on a turn that waits for an executor.
-    pub(super) fn begin_execution(&mut self, id: &SessionId, turn: &TurnState) {
+    /// Starts work on a turn that waits for an executor, or that was claimed for this one.
+    pub(super) fn begin_execution(&mut self, id: &SessionId, start: Start<Process>) {
+        let Start { turn, worker, slot: _, lease } = start;
+        let Some(live) = self.sessions.get(id) else { return };
+        let Some(turn) = live.worker.session().turns().find(|known| known.turn == turn).cloned() else {
+            return;
+        };
         self.started += 1;
-        let worker = WorkerId::new(format!("sim{}.{}", self.generation, self.started));
+        let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker).map(|claim| claim.fence);
         let input = turn.request.text();
-        let script = self.agents.get(&turn.agent);
+        let script = self.process.agents.get(&turn.agent);
         let steps = match script {
             Some(script) => script.steps_for(&input),
             None => vec![Step::Fail {
@@ -117,12 +141,14 @@ impl World {
         let journal = Journal::new(own.map(|committed| committed.event.clone()));
         let execution = Execution {
             worker: worker.clone(),
-            fence: 0,
+            fence: claim.unwrap_or(0),
             steps,
             next: 0,
-            state: State::Claiming,
+            state: if claim.is_some() { State::Running } else { State::Claiming },
             stopped: false,
             deaf: false,
+            lease,
+            is_silent: false,
             verdict: None,
             ended_calls: BTreeMap::new(),
             calls: 0,
@@ -138,13 +164,10 @@ impl World {
         if let Some(live) = self.sessions.get_mut(id) {
             live.executing.insert(turn.turn.clone(), execution);
         }
-        self.post(
-            id,
-            &turn.turn,
-            &worker,
-            Op::Claim { turn: turn.turn.clone(), relayed: false },
-            Asked::Claim,
-        );
+        if claim.is_none() {
+            let op = Op::Claim { turn: turn.turn.clone(), relayed: false };
+            self.post(id, &turn.turn, &worker, op, Asked::Claim);
+        }
     }
 
     /// Lets an execution take one step.
@@ -278,7 +301,7 @@ impl World {
             Step::Lose => {
                 let continues = execution.continues;
                 execution.state = State::Finishing;
-                self.mail(id, own(Op::Lose { turn: turn.clone(), continues }));
+                self.insist(id, Op::Lose { turn: turn.clone(), continues });
             }
             // Written out or ended above.
             Step::Fill { .. }
@@ -462,10 +485,16 @@ impl World {
     }
 
     pub(super) fn post(&mut self, id: &SessionId, turn: &TurnId, worker: &WorkerId, op: Op, asked: Asked) {
-        let reply =
-            ReplyTo::Execution { session: id.clone(), turn: turn.clone(), worker: worker.clone(), asked };
-        let mail = Mail { actor: Actor::worker(worker.clone()), op, reply };
-        self.mail(id, Letter::Op(Box::new(mail)));
+        let (session, turn) = (id.clone(), turn.clone());
+        let reply = match asked {
+            // Nobody waits for what becomes of a piece of output.
+            Asked::Output => ReplyTo::Nobody,
+            Asked::Claim | Asked::Request | Asked::Finish => {
+                ReplyTo::Waiter(Asker::Execution { session, turn, worker: worker.clone(), asked })
+            }
+        };
+        let submission = Submission { actor: Actor::worker(worker.clone()), op, reply, hold: None };
+        self.mail(id, Command::Submit(Box::new(submission)));
     }
 }
 

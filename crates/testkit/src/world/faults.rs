@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use switchboard_core::CloseReason;
+use switchboard_core::{CloseReason, TurnId};
 
+use super::log::Troubles;
 use super::peer::Inbound;
 use super::{PeerId, World};
 
@@ -26,8 +27,22 @@ impl World {
     /// Takes back [`World::crash_at`], [`World::fail_appends`] and [`World::take_time`].
     pub fn disarm(&mut self) {
         self.trap = None;
-        self.failing_appends = 0;
+        self.trouble = Troubles::default();
         self.settings.commit_ms = 0;
+    }
+
+    /// So many appends find no room. What goes wrong besides: so many are not done and so many are done without
+    /// anybody being able to tell, and so many reads fail.
+    pub fn trouble(&mut self, full: u32, lost: u32, unheard: u32, reads: u32) {
+        self.trouble = Troubles { full, lost, unheard, reads };
+    }
+
+    /// An executor works on, but gives no sign of life any more: its turn is given to another one.
+    pub fn silence_executor(&mut self) -> Option<TurnId> {
+        let executing = self.sessions.values_mut().flat_map(|live| &mut live.executing);
+        let (turn, execution) = executing.filter(|(_, execution)| !execution.is_silent).last()?;
+        execution.is_silent = true;
+        Some(turn.clone())
     }
 
     /// How much waits inside of the server: the longest queue in front of a session or a connection.

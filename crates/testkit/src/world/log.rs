@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use switchboard_core::{
-    Chronicler, Committed, Event, Lookup, MessageId, Position, PrincipalId, Session, SessionId, SessionLimits,
+    Append, Batch, Chronicler, Committed, Event, Loaded, Lookup, MessageId, PrincipalId, Record, Row,
+    Session, SessionId, SessionLimits,
 };
 
 use crate::accounts::Accounts;
@@ -12,12 +13,21 @@ use crate::accounts::Accounts;
 /// Every session's history. Survives crashes of the world's server.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    sessions: BTreeMap<SessionId, Vec<Arc<Committed>>>,
+    sessions: BTreeMap<SessionId, Stream>,
     /// Everything in the order in which it was committed, over all sessions.
     all: Vec<(SessionId, Arc<Committed>)>,
-    /// Those who keep accounts of sessions, and what they have written.
-    chroniclers: Vec<Arc<dyn Chronicler>>,
-    accounts: BTreeMap<SessionId, Accounts>,
+    /// Those who keep projections of sessions, and what they have written.
+    projectors: Vec<Arc<dyn Chronicler>>,
+}
+
+/// The history of one session.
+#[derive(Debug, Default)]
+struct Stream {
+    events: Vec<Arc<Committed>>,
+    batches: Vec<Arc<Batch>>,
+    snapshot: Option<Arc<Session>>,
+    /// What projections of it say, derived from the events once more.
+    accounts: Accounts,
 }
 
 /// The log has moved on.
@@ -25,24 +35,15 @@ pub(super) struct Log {
 pub(super) struct Conflict;
 
 impl Log {
-    /// From now on somebody keeps accounts of sessions.
-    pub(super) fn add_chronicler(&mut self, chronicler: Arc<dyn Chronicler>) {
-        self.chroniclers.push(chronicler);
-    }
-
-    /// Whether somebody of this name keeps accounts.
-    pub(super) fn has_chronicler(&self, name: &str) -> bool {
-        self.chroniclers.iter().any(|known| known.name() == name)
-    }
-
-    /// The accounts of a session, as they stand at its head.
-    pub(super) fn accounts(&self, session: &SessionId) -> Option<&Accounts> {
-        self.accounts.get(session)
+    /// From now on somebody keeps projections of sessions.
+    pub(super) fn add_projector(&mut self, projector: Arc<dyn Chronicler>) {
+        self.projectors.push(projector);
     }
 
     /// Looks something up in what is written about a session.
     pub(super) fn look(&self, sessions: &[&SessionId], lookup: &Lookup) -> Vec<switchboard_core::Found> {
-        Accounts::look_into(sessions.iter().filter_map(|session| self.accounts(session)), lookup)
+        let streams = sessions.iter().filter_map(|session| self.sessions.get(session));
+        Accounts::look_into(streams.map(|stream| &stream.accounts), lookup)
     }
 
     /// Whose a session is.
@@ -53,47 +54,75 @@ impl Log {
         }
     }
 
-    /// The number of the last event of a session.
-    pub(super) fn head(&self, session: &SessionId) -> u64 {
-        self.events(session).last().map_or(0, |last| last.position.seq)
-    }
-
     /// Whether it tells of a message, which a session need not know by heart.
     pub(super) fn tells_of(&self, session: &SessionId, wanted: &MessageId) -> bool {
         let is = |event: &Event| matches!(event, Event::MessageAdded { message } if message.id == *wanted);
         self.events(session).iter().any(|committed| is(&committed.event))
     }
 
-    /// Appends `events` if `after` is still the head.
-    pub(super) fn append(
-        &mut self,
-        session: &SessionId,
-        after: Position,
-        events: &[Arc<Committed>],
-    ) -> Result<(), Conflict> {
-        let known = self.sessions.entry(session.clone()).or_default();
-        if known.last().map_or(0, |last| last.position.seq) != after.seq {
+    /// Appends a batch if what is before it is still the head.
+    pub(super) fn append(&mut self, session: &SessionId, append: &Append) -> Result<(), Conflict> {
+        let stream = self.sessions.entry(session.clone()).or_default();
+        let head = stream.events.last().map_or(0, |last| last.position.seq);
+        if head != append.after.seq {
             return Err(Conflict);
         }
-        for (event, seq) in events.iter().zip(after.seq + 1..) {
+        let mut records = Vec::new();
+        for (event, seq) in append.batch.events.iter().zip(head + 1..) {
             assert_eq!(event.position.seq, seq, "positions are dense");
+            records.extend(stream.accounts.take(&self.projectors, session, &stream.events, event));
+            let event = Arc::new(event.clone());
+            self.all.push((session.clone(), event.clone()));
+            stream.events.push(event);
         }
-        let accounts = self.accounts.entry(session.clone()).or_default();
-        for event in events {
-            accounts.take(&self.chroniclers, session, known, event);
-            known.push(event.clone());
+        let written: Vec<&Record> = append
+            .rows
+            .iter()
+            .filter_map(|row| if let Row::Chronicled(record) = row { Some(record) } else { None })
+            .collect();
+        assert!(written.into_iter().eq(&records), "the rows of projections follow from the events");
+        stream.batches.push(append.batch.clone());
+        if append.snapshot.is_some() {
+            stream.snapshot.clone_from(&append.snapshot);
         }
-        self.all.extend(events.iter().map(|event| (session.clone(), event.clone())));
         Ok(())
     }
 
-    /// The event after `seq`.
-    pub(super) fn after(&self, session: &SessionId, seq: u64) -> Option<Arc<Committed>> {
-        self.events(session).get(usize::try_from(seq).ok()?).cloned()
+    /// What projections make of events that another process appends.
+    pub(super) fn records_of(&self, session: &SessionId, batch: &Batch) -> Vec<Record> {
+        let mut before = self.events(session).to_vec();
+        let mut accounts = Accounts::of(&self.projectors, session, &before);
+        let mut records = Vec::new();
+        for event in &batch.events {
+            records.extend(accounts.take(&self.projectors, session, &before, event));
+            before.push(Arc::new(event.clone()));
+        }
+        records
+    }
+
+    /// A session as it is stored.
+    pub(super) fn load_stored(&self, session: &SessionId) -> Option<Loaded> {
+        let stream = self.sessions.get(session)?;
+        let snapshot = stream.snapshot.as_ref().map(|snapshot| Session::clone(snapshot));
+        let after = snapshot.as_ref().map_or(0, |snapshot| snapshot.head().seq);
+        Some(Loaded { snapshot, batches: self.read(session, after, usize::MAX) })
+    }
+
+    /// Events with a number above `after`, at most about so many.
+    pub(super) fn read(&self, session: &SessionId, after: u64, limit: usize) -> Vec<Arc<Batch>> {
+        let Some(stream) = self.sessions.get(session) else { return Vec::new() };
+        let mut left = limit;
+        let behind = stream.batches.iter().skip_while(|batch| batch.last() <= after);
+        let read = behind.map(|batch| Batch::after(batch, after)).take_while(|batch| {
+            let some = left > 0;
+            left = left.saturating_sub(batch.events.len());
+            some
+        });
+        read.collect()
     }
 
     pub(super) fn events(&self, session: &SessionId) -> &[Arc<Committed>] {
-        self.sessions.get(session).map_or(&[], Vec::as_slice)
+        self.sessions.get(session).map_or(&[], |stream| &stream.events)
     }
 
     pub(super) fn all(&self) -> &[(SessionId, Arc<Committed>)] {
@@ -112,4 +141,50 @@ impl Log {
         }
         session
     }
+}
+
+/// What goes wrong with the log next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Troubles {
+    /// So many appends find no room.
+    pub(super) full: u32,
+    /// So many appends are not done, and nobody can tell.
+    pub(super) lost: u32,
+    /// So many appends are done, and nobody can tell.
+    pub(super) unheard: u32,
+    /// So many reads fail.
+    pub(super) reads: u32,
+}
+
+/// What goes wrong with one append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    None,
+    Full,
+    Lost,
+    Unheard,
+}
+
+impl Troubles {
+    pub(super) const fn of_append(&mut self) -> Trouble {
+        if take(&mut self.full) {
+            Trouble::Full
+        } else if take(&mut self.lost) {
+            Trouble::Lost
+        } else if take(&mut self.unheard) {
+            Trouble::Unheard
+        } else {
+            Trouble::None
+        }
+    }
+
+    pub(super) const fn fails_read(&mut self) -> bool {
+        take(&mut self.reads)
+    }
+}
+
+const fn take(count: &mut u32) -> bool {
+    let some = *count > 0;
+    *count = count.saturating_sub(1);
+    some
 }

@@ -24,23 +24,24 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_core::{
-    Actor, AgentId, Chronicler, CloseReason, Committed, Event, Frame, KeyIndex, Lookup, Op, Principal,
-    PrincipalId, Reject, Reply, Roll, Row, Session, SessionId, SessionLimits, Timestamp, TurnId, TurnRow,
+    Actor, AgentId, Append, Batch, Callsign, Chronicler, CloseReason, Committed, Enrolled, Event, Frame,
+    Lookup, Op, Principal, Reject, Reply, Reservation, Row, Session, SessionId, SessionLimits, Timestamp,
     Within,
 };
+use switchboard_engine::{Command, Delivery, Node as _, ReplyTo, RingBounds, SessionSettings, Submission};
 
 mod batches;
 mod door;
 mod executor;
 mod faults;
-mod gateway;
 mod log;
+mod node;
 mod peer;
-mod roll;
 mod schedule;
 mod session;
 
@@ -48,43 +49,35 @@ pub use door::opening;
 pub use peer::Received;
 
 use crate::script::Script;
-use gateway::MAX_KEYS;
-use log::Log;
-use peer::{Delivery, Inbound, Peer};
+use log::{Log, Troubles};
+use node::{Asker, Process};
+use peer::{Inbound, Peer};
 use schedule::Schedule;
-use session::{Letter, LiveSession, Mail, ReplyTo};
+use session::LiveSession;
 
 /// A deterministic, single-threaded world. See the module's documentation.
 pub struct World {
     now: Timestamp,
     settings: Settings,
-    agents: BTreeMap<AgentId, Script>,
+    /// What its sessions and connections know together; gone when it dies.
+    process: Arc<Process>,
+    session_settings: Arc<SessionSettings>,
     default_agent: AgentId,
     log: Log,
     sessions: BTreeMap<SessionId, LiveSession>,
     peers: BTreeMap<PeerId, Peer>,
     next_peer: u32,
-    /// Who can be reached by name; gone with the process.
-    roll: Roll<PeerId>,
-    keys: KeyIndex,
     tokens: BTreeMap<String, Principal>,
     answers: BTreeMap<u64, Result<Reply, Reject>>,
     next_answer: u64,
-    gate: Option<Gate>,
     draining: bool,
     down: bool,
-    /// Counts restarts.
-    generation: u32,
     started: u64,
     ticks: u64,
     trap: Option<(CrashPoint, Option<&'static str>)>,
-    failing_appends: u32,
+    trouble: Troubles,
     schedule: Schedule,
 }
-
-/// Says no to an op before its session sees it.
-#[expect(clippy::type_complexity, reason = "this is the definition that gives it a name")]
-struct Gate(Box<dyn FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send>);
 
 /// What a world is made with.
 #[derive(Clone, Debug)]
@@ -113,6 +106,18 @@ impl Default for Settings {
             start: Timestamp::from_secs(1_767_225_600),
             check: crate::schema::check_arguments,
         }
+    }
+}
+
+impl Settings {
+    /// In a world with chance, rings and snapshots are small and idle sessions leave soon, so that all of it happens.
+    fn of_sessions(&self) -> SessionSettings {
+        let (ring, snapshot_every, idle) = match self.order {
+            Order::Fixed => (RingBounds { events: 1024, bytes: 1 << 20 }, u64::MAX, Duration::MAX),
+            Order::Seeded(_) => (RingBounds { events: 3, bytes: 1 << 12 }, 7, Duration::from_secs(20)),
+        };
+        let lease = Duration::from_secs(30);
+        SessionSettings { limits: self.limits.clone(), ring, snapshot_every, idle, lease }
     }
 }
 
@@ -147,27 +152,25 @@ impl World {
     /// A world made to measure, with one agent, `echo`.
     pub fn with(settings: Settings) -> Self {
         let default_agent = AgentId::from("echo");
+        let agents = BTreeMap::from([(default_agent.clone(), Script::new())]);
         Self {
             now: settings.start,
-            agents: BTreeMap::from([(default_agent.clone(), Script::new())]),
+            process: Arc::new(Process::new(&settings, agents, 1)),
+            session_settings: Arc::new(settings.of_sessions()),
             default_agent,
             log: Log::default(),
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             next_peer: 1,
-            roll: Roll::default(),
-            keys: KeyIndex::new(settings.limits.request_memory, MAX_KEYS),
             tokens: BTreeMap::new(),
             answers: BTreeMap::new(),
             next_answer: 1,
-            gate: None,
             draining: false,
             down: false,
-            generation: 1,
             started: 0,
             ticks: 0,
             trap: None,
-            failing_appends: 0,
+            trouble: Troubles::default(),
             schedule: Schedule::new(settings.order),
             settings,
         }
@@ -175,7 +178,7 @@ impl World {
 
     /// Adds an agent, or replaces one.
     pub fn add_agent(&mut self, agent: &str, script: Script) {
-        self.agents.insert(AgentId::from(agent), script);
+        self.process().agents.insert(AgentId::from(agent), script);
     }
 
     /// Adds an agent that serves whoever asks for no other.
@@ -186,7 +189,15 @@ impl World {
 
     /// Has somebody keep accounts of the sessions in which that is asked for; before anything happens.
     pub fn add_chronicler(&mut self, chronicler: impl Chronicler + 'static) {
-        self.log.add_chronicler(Arc::new(chronicler));
+        let projector: Arc<dyn Chronicler> = Arc::new(chronicler);
+        self.log.add_projector(projector.clone());
+        self.process().add_projector(projector);
+    }
+
+    /// The process, before anybody has come.
+    fn process(&mut self) -> &mut Process {
+        let Some(process) = Arc::get_mut(&mut self.process) else { panic!("somebody is connected already") };
+        process
     }
 
     /// Makes a token that stands for a principal, for [`World::knock`] and renewed credentials.
@@ -199,7 +210,7 @@ impl World {
         &mut self,
         gate: impl FnMut(&Principal, &Op, Timestamp) -> Result<(), Reject> + Send + 'static,
     ) {
-        self.gate = Some(Gate(Box::new(gate)));
+        self.process.set_gate(gate);
     }
 
     /// The client sends one transport message.
@@ -238,7 +249,9 @@ impl World {
 
     /// The server closes a connection for a reason of its own.
     pub fn evict(&mut self, peer: PeerId, reason: CloseReason) {
-        self.deliver(peer, Delivery::Close(reason));
+        if let Some(peer) = self.peers.get(&peer).filter(|peer| !peer.over) {
+            peer.caller().inbox.deliver(Delivery::Close(reason));
+        }
         self.settle();
     }
 
@@ -289,9 +302,9 @@ impl World {
     /// The server begins to leave: no new turns, no new connections.
     pub fn drain(&mut self, retry_ms: u64) {
         self.draining = true;
-        self.roll.stop();
-        for peer in self.peers.keys().copied().collect::<Vec<_>>() {
-            self.deliver(peer, Delivery::Drain { retry_ms });
+        self.process.shared().drain();
+        for peer in self.peers.values().filter(|peer| !peer.over) {
+            peer.caller().inbox.deliver(Delivery::Drain { retry_ms });
         }
         self.settle();
     }
@@ -301,7 +314,6 @@ impl World {
         self.down = true;
         self.trap = None;
         self.sessions.clear();
-        self.roll = Roll::default();
         for peer in self.peers.values_mut().filter(|peer| !peer.over) {
             peer.lose();
         }
@@ -320,7 +332,7 @@ impl World {
         }
         self.down = false;
         self.draining = false;
-        self.generation += 1;
+        self.process = Arc::new(self.process.restarted(&self.settings));
         self.remember_keys();
         for id in self.log.sessions().cloned().collect::<Vec<_>>() {
             if self.log.load(&id, &self.settings.limits).is_live() {
@@ -332,7 +344,7 @@ impl World {
 
     /// The log refuses the next `count` batches.
     pub fn fail_appends(&mut self, count: u32) {
-        self.failing_appends = count;
+        self.trouble = Troubles { full: count, ..Troubles::default() };
     }
 
     /// Another process writes to a session: the next batch of this one meets a conflict.
@@ -344,6 +356,7 @@ impl World {
         let after = state.head();
         let decision = state.decide(actor, op, self.now)?;
         let mut events = Vec::new();
+        let mut rows = Vec::new();
         for event in decision.events {
             let mut position = state.head().next();
             if let Event::SessionOpened { epoch, .. } = &event {
@@ -351,9 +364,13 @@ impl World {
             }
             let committed = Committed { position, at: self.now, event };
             state.apply(&committed);
-            events.push(Arc::new(committed));
+            events.push(committed);
         }
-        self.log.append(session, after, &events).map_err(|_| Reject::Busy)
+        let (Some(summary), false) = (state.summary(), events.is_empty()) else { return Ok(()) };
+        let batch = Arc::new(Batch { events });
+        rows.extend(self.log.records_of(session, &batch).into_iter().map(Row::Chronicled));
+        let append = Append { session: session.clone(), after, batch, rows, summary, snapshot: None };
+        self.log.append(session, &append).map_err(|_| Reject::Busy)
     }
 
     /// Asks something of a session directly, and waits for the answer.
@@ -363,8 +380,9 @@ impl World {
     pub fn ask(&mut self, session: &SessionId, actor: Actor, op: Op) -> Result<Reply, Reject> {
         let number = self.next_answer;
         self.next_answer += 1;
-        let mail = Mail { actor, op, reply: ReplyTo::Caller(number) };
-        self.mail(session, Letter::Op(Box::new(mail)));
+        let reply = ReplyTo::Waiter(Asker::Caller(number));
+        let submission = Submission { actor, op, reply, hold: None };
+        self.mail(session, Command::Submit(Box::new(submission)));
         self.settle();
         self.answers.remove(&number).unwrap_or(Err(Reject::Busy))
     }
@@ -382,23 +400,6 @@ impl World {
     /// Every session that has a history.
     pub fn session_ids(&self) -> Vec<SessionId> {
         self.log.sessions().cloned().collect()
-    }
-
-    /// What the projection of the log knows of a turn, if it is in a session of the principal's.
-    fn find(&self, principal: &PrincipalId, session: &SessionId, turn: &TurnId) -> Option<TurnRow> {
-        let mut state = Session::new(session.clone(), self.settings.limits.clone());
-        let mut found = None;
-        for committed in self.log(session) {
-            for row in switchboard_core::rows(&state, committed) {
-                if let Row::Turn(row) = row
-                    && row.turn == *turn
-                {
-                    found = Some(row);
-                }
-            }
-            state.apply(committed);
-        }
-        found.filter(|_| state.owner() == Some(principal))
     }
 
     /// Looks something up in the accounts of sessions, as far as the actor may see them.
@@ -428,9 +429,25 @@ impl World {
         self.log.all()
     }
 
-    /// The live state of a session.
+    /// The live state of a session, unless a batch is on its way into the log.
     pub fn session(&self, session: &SessionId) -> Option<&Session> {
-        self.sessions.get(session).map(|live| &live.session)
+        let settled = self.sessions.get(session).filter(|live| live.is_settled());
+        settled.map(|live| live.worker.session())
+    }
+
+    /// The name under which a connection is registered.
+    pub fn callsign(&self, peer: PeerId) -> Option<&Callsign> {
+        self.peers.get(&peer).filter(|peer| !peer.over)?.caller().name()
+    }
+
+    /// Everybody who is registered and whom the principal may see, in order of registration.
+    pub fn enrolled(&self, principal: &Principal) -> Vec<Enrolled> {
+        self.process.shared().presence.lock().list(principal)
+    }
+
+    /// Reserves names, as the credentials of a configuration do.
+    pub fn reserve(&mut self, reservations: Vec<Reservation>) {
+        self.process.shared().reserve(reservations);
     }
 
     /// Whether every live session is what its log says.
@@ -438,15 +455,15 @@ impl World {
     /// # Errors
     /// Which one is not.
     pub fn check_replay(&self) -> Result<(), String> {
-        for (id, live) in &self.sessions {
-            if self.log.load(id, &self.settings.limits) != live.session {
+        for (id, live) in self.sessions.iter().filter(|(_, live)| live.is_settled()) {
+            if self.log.load(id, &self.settings.limits) != *live.worker.session() {
                 return Err(format!("session {id} is not what its log says"));
             }
         }
         Ok(())
     }
 
-    fn trap_springs(&self, point: CrashPoint, events: &[Arc<Committed>]) -> bool {
+    fn trap_springs(&self, point: CrashPoint, events: &[Committed]) -> bool {
         self.trap.is_some_and(|(at, name)| {
             at == point
                 && name.is_none_or(|name| events.iter().any(|committed| committed.event.name() == name))

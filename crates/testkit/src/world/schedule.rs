@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
-use switchboard_core::{Op, SessionId, SplitMix, Timestamp, TurnId};
+use switchboard_core::{SessionId, SplitMix, Timestamp, TurnId};
 
-use super::session::own;
+use super::session::LiveSession;
 use super::{Order, PeerId, World};
 
 /// Something that is ready.
 #[derive(Clone, Debug)]
 enum Task {
-    Tell(SessionId),
-    Peer(PeerId),
+    /// The log does what a session has asked of it, or answers.
+    Log(SessionId),
+    /// A session says what it wants done next.
+    Work(SessionId),
+    /// A time has come that a session waits for.
+    Wake(SessionId),
+    /// Commands are handed to a session.
     Decide(SessionId),
+    Peer(PeerId),
     Execution(SessionId, TurnId),
 }
 
@@ -42,7 +48,7 @@ impl Schedule {
         usize::try_from(number).unwrap_or(0)
     }
 
-    /// How many of `waiting` letters make the next batch.
+    /// How many of `waiting` commands make the next batch.
     pub(super) fn batch(&mut self, waiting: usize) -> usize {
         match self.order {
             Order::Fixed => waiting,
@@ -72,7 +78,6 @@ impl World {
 
     /// Does one thing that can be done without time passing; false if there is none.
     pub fn step(&mut self) -> bool {
-        self.wake_sessions();
         let task = match self.schedule.order {
             Order::Fixed => self.first_task(),
             Order::Seeded(_) => {
@@ -83,9 +88,11 @@ impl World {
         };
         match task {
             None => return false,
-            Some(Task::Tell(id)) => self.tell(&id),
-            Some(Task::Peer(id)) => self.run_peer(id),
+            Some(Task::Log(id)) => self.use_log(&id),
+            Some(Task::Work(id)) => self.work(&id),
+            Some(Task::Wake(id)) => self.wake_session(&id),
             Some(Task::Decide(id)) => self.decide_batch(&id),
+            Some(Task::Peer(id)) => self.run_peer(id),
             Some(Task::Execution(id, turn)) => self.run_execution(&id, &turn),
         }
         true
@@ -111,8 +118,8 @@ impl World {
 
     /// When something happens next by itself.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let peers = self.peers.values().filter(|peer| !peer.over).filter_map(|peer| peer.wake);
-        let sessions = self.sessions.values().filter_map(super::session::LiveSession::wake);
+        let peers = self.peers.values().filter_map(super::peer::Peer::wake);
+        let sessions = self.sessions.values().filter_map(LiveSession::wake);
         let executions = self
             .sessions
             .values()
@@ -121,64 +128,49 @@ impl World {
         peers.chain(sessions).chain(executions).min()
     }
 
-    /// Time is an op like any other.
-    fn wake_sessions(&mut self) {
-        let now = self.now;
-        let due: Vec<SessionId> = self
-            .sessions
-            .iter()
-            .filter(|(_, live)| {
-                live.mailbox.is_empty()
-                    && live.untold.is_none()
-                    && live.retry_at.is_none()
-                    && live.session.next_wake().is_some_and(|at| at <= now)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in due {
-            self.schedule.count_timeout(now);
-            self.mail(&id, own(Op::Wake));
-        }
-    }
-
-    fn may_tell(&self, id: &SessionId) -> bool {
-        self.sessions
-            .get(id)
-            .is_some_and(|live| live.untold.as_ref().is_some_and(|untold| untold.at <= self.now))
-    }
-
-    fn may_decide(&self, id: &SessionId) -> bool {
-        self.sessions.get(id).is_some_and(|live| {
-            let due = live.retry_at.is_some_and(|at| at <= self.now);
-            live.untold.is_none() && (due || !live.mailbox.is_empty())
-        })
-    }
-
     fn first_task(&self) -> Option<Task> {
-        if let Some(id) = self.sessions.keys().find(|id| self.may_tell(id)) {
-            return Some(Task::Tell(id.clone()));
+        let now = self.now;
+        let session = |may: &dyn Fn(&LiveSession) -> bool| {
+            self.sessions.iter().find(|(_, live)| may(live)).map(|(id, _)| id.clone())
+        };
+        if let Some(id) = session(&LiveSession::may_work) {
+            return Some(Task::Work(id));
         }
-        if let Some(id) = self.peers.keys().copied().find(|id| self.peer_is_ready(*id)) {
-            return Some(Task::Peer(id));
+        if let Some(id) = session(&|live| live.may_use_log(now)) {
+            return Some(Task::Log(id));
         }
-        if let Some(id) = self.sessions.keys().find(|id| self.may_decide(id)) {
-            return Some(Task::Decide(id.clone()));
+        if let Some((id, _)) = self.peers.iter().find(|(_, peer)| peer.is_ready(now)) {
+            return Some(Task::Peer(*id));
+        }
+        if let Some(id) = session(&LiveSession::may_decide) {
+            return Some(Task::Decide(id));
+        }
+        if let Some(id) = session(&|live| live.is_due(now)) {
+            return Some(Task::Wake(id));
         }
         let executions = self.ready_executions();
         executions.min_by_key(|(_, _, last)| *last).map(|(id, turn, _)| Task::Execution(id, turn))
     }
 
     fn ready_tasks(&self) -> Vec<Task> {
+        let now = self.now;
         let mut ready = Vec::new();
-        for id in self.sessions.keys() {
-            if self.may_tell(id) {
-                ready.push(Task::Tell(id.clone()));
+        for (id, live) in &self.sessions {
+            if live.may_work() {
+                ready.push(Task::Work(id.clone()));
             }
-            if self.may_decide(id) {
+            if live.may_use_log(now) {
+                ready.push(Task::Log(id.clone()));
+            }
+            if live.may_decide() {
                 ready.push(Task::Decide(id.clone()));
             }
+            if live.is_due(now) {
+                ready.push(Task::Wake(id.clone()));
+            }
         }
-        ready.extend(self.peers.keys().copied().filter(|id| self.peer_is_ready(*id)).map(Task::Peer));
+        let peers = self.peers.iter().filter(|(_, peer)| peer.is_ready(now));
+        ready.extend(peers.map(|(id, _)| Task::Peer(*id)));
         ready.extend(self.ready_executions().map(|(id, turn, _)| Task::Execution(id, turn)));
         ready
     }
