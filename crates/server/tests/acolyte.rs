@@ -52,6 +52,24 @@ async fn both_protocols_see_the_same_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ac_038_chats_that_have_waited_are_answered() {
+    let server = InProcess::start(&[]).await;
+    let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
+    // In one session, and in one of its own.
+    let sessions = [json!({ "sessionId": SHARED }), json!({ "sessionId": SHARED }), json!({})];
+    let first = rpc.start("count 20 every 10", json!({ "sessionId": SHARED })).await;
+    let mut waiting = Vec::new();
+    for (number, session) in sessions.into_iter().enumerate() {
+        waiting.push((format!("answer {number}"), rpc.start(&format!("echo answer {number}"), session).await));
+    }
+    assert_eq!(rpc.finish(&first).await.1["type"], "chat.done");
+    for (expected, id) in waiting {
+        let (text, end) = rpc.finish(&id).await;
+        assert_eq!((text, &end["type"]), (expected, &json!("chat.done")), "{end}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_over_acolyte_ends_a_request_of_asp() {
     let server = InProcess::start(&[]).await;
     let mut peer = at_work(server.address, "hang after 3").await;

@@ -329,8 +329,11 @@ impl Event {
     /// What the event means to whoever lets agents execute the session's turns.
     pub const fn for_executor(&self) -> Option<ForExecutor<'_>> {
         match self {
-            Self::TurnAccepted { .. } => Some(ForExecutor::Accepted),
-            Self::TurnReleased { turn, .. } => Some(ForExecutor::Over { turn, end: None }),
+            // A turn that was held back begins; with what is claimed in the same batch, its executor has begun, too.
+            Self::TurnAccepted { .. } | Self::TurnReleased { deadline: Some(_), .. } => {
+                Some(ForExecutor::Accepted)
+            }
+            Self::TurnReleased { turn, deadline: None } => Some(ForExecutor::Over { turn, end: None }),
             Self::TurnEnded { turn, end } => Some(ForExecutor::Over { turn, end: Some(end) }),
             Self::TurnInterrupted { turn, reason, .. } => {
                 Some(ForExecutor::Stop { turn, reason: reason.as_ref() })
