@@ -96,6 +96,12 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
     },
     plain("GET /admin/v1/devices", Door::Keyed),
     named("GET /admin/v1/devices/{device}", Door::Keyed, &[|names| &names.device]),
+    Endpoint {
+        owner: 403,
+        foreign: 403,
+        observer: 403,
+        ..named("POST /admin/v1/devices/{device}/release", Door::Admin, &[|_| "nobody"])
+    },
     plain("GET /admin/v1/sessions", Door::Keyed),
     named("GET /admin/v1/sessions/{session}", Door::Keyed, &[SESSION]),
     named("GET /admin/v1/sessions/{session}/events", Door::Keyed, &[SESSION]),
