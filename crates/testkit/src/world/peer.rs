@@ -166,6 +166,8 @@ impl World {
         } else if worker.caller().inbox.take_news() {
             worker.woken(visitor, now);
         } else if worker.is_pressed() {
+            // A backlog that is told of again and again would never let the transport have its turn.
+            self.schedule.count_timeout(now);
             worker.pressed(visitor, now);
         } else if worker.reads()
             && let Some(inbound) = peer.inbound.pop_front()
