@@ -217,7 +217,7 @@ pub fn render<'a>(event: &'a Event, viewer: &Viewer<'_>) -> Rendered<'a> {
                 )
             }
             CallKind::Tool { name, args } => {
-                let record = wants("tool").then(|| {
+                let record = (wants("tool") && call.is_announced()).then(|| {
                     RecordBody::Tool(ToolActivity {
                         call_id: call.id.to_string(),
                         name: name.to_string(),

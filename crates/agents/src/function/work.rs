@@ -408,8 +408,14 @@ impl<'a> Work<'a> {
         let call = match self.own.get(&call_id) {
             Some(call) => call.clone(),
             None => {
-                let args = args.map_or(Json::Null, Json::from);
-                let call = self.turn.begin_tool(&ToolName::new(name), args).await?;
+                let (name, args) = (ToolName::new(name), args.map_or(Json::Null, Json::from));
+                // What is not said to begin shows as the one record that the function has written.
+                let call = match phase {
+                    Phase::Start => self.turn.begin_tool(&name, args).await?,
+                    Phase::Delta | Phase::Done | Phase::Error => {
+                        self.turn.begin_tool_unannounced(&name, args).await?
+                    }
+                };
                 self.own.insert(call_id.clone(), call.clone());
                 call
             }

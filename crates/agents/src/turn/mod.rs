@@ -11,9 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchboard_core::model::{
     CallEnd, CallKind, CallRequest, Executor, FailureKind, Output, Standby, Tool, ToolChange, TurnRequest,
+    UNANNOUNCED,
 };
 use switchboard_core::{
     Attempt, CallId, Event, Journal, MessageRow, Op, Reject, Repeat, Timestamp, ToolName,
@@ -210,6 +211,24 @@ impl Turn {
     /// # Errors
     /// The turn is over.
     pub async fn begin_tool(&mut self, name: &ToolName, args: Value) -> Result<CallId, AgentError> {
+        self.begin_tool_with(name, args, Arc::default()).await
+    }
+
+    /// The same where the agent itself has not said that the tool begins.
+    pub(crate) async fn begin_tool_unannounced(
+        &mut self,
+        name: &ToolName,
+        args: Value,
+    ) -> Result<CallId, AgentError> {
+        self.begin_tool_with(name, args, json!({ UNANNOUNCED: true }).into()).await
+    }
+
+    async fn begin_tool_with(
+        &mut self,
+        name: &ToolName,
+        args: Value,
+        options: Arc<Value>,
+    ) -> Result<CallId, AgentError> {
         let kind = CallKind::Tool { name: name.clone(), args: args.into() };
         let (id, known) = self.next_call(&kind)?;
         if let Some(attempt) = known {
@@ -222,7 +241,7 @@ impl Turn {
             executor: Some(Executor::Agent),
             deadline: self.brief.deadline,
             batch: None,
-            options: Arc::default(),
+            options,
         };
         self.post(Op::Request { turn: self.brief.turn.clone(), fence: self.brief.fence, calls: vec![call] })
             .await?;

@@ -27,6 +27,17 @@ pub struct Call {
     pub options: Arc<Value>,
 }
 
+impl Call {
+    /// Whether whoever executes it has said that it begins. Of one that has not, its end or a piece of its output is
+    /// the first that is shown, where a protocol has no need of a beginning.
+    pub fn is_announced(&self) -> bool {
+        self.options.get(UNANNOUNCED).is_none()
+    }
+}
+
+/// Where the options of a call say that nobody has said that it begins.
+pub const UNANNOUNCED: &str = "unannounced";
+
 /// Calls that were asked for together, and are to be executed in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBatch")]

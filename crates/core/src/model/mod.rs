@@ -18,7 +18,7 @@ mod tool;
 mod turn;
 
 pub use attachment::{AttachmentSecret, SecretHash};
-pub use call::{Batch, Call, CallEnd, CallError, CallKind, Executor};
+pub use call::{Batch, Call, CallEnd, CallError, CallKind, Executor, UNANNOUNCED};
 pub use device::{Device, DeviceLoss};
 pub use event::{Committed, Event, ForExecutor};
 pub use message::{Author, Import, Message, Names, Parent, Part, Place, Told, Voice};

@@ -277,6 +277,36 @@ async fn asp_062_nothing_after_the_terminal_record_is_forwarded() {
 }
 
 #[tokio::test]
+async fn asp_096_a_tool_that_nobody_has_announced_is_one_record() {
+    let mut relayed = Relayed::start(&[]).await;
+    let tool =
+        |call: &str, phase: &str| json!({ "t": "tool", "call_id": call, "name": "look", "phase": phase });
+    let done =
+        json!({ "t": "tool", "call_id": "a", "name": "look", "phase": "done", "output": { "found": 2 } });
+    let piece = json!({ "t": "tool", "call_id": "b", "name": "look", "phase": "delta", "d": "bits" });
+    let said = [
+        text("one"),
+        done,
+        text("two"),
+        piece,
+        tool("b", "done"),
+        tool("c", "start"),
+        tool("c", "done"),
+        end(),
+    ];
+    let frames = answered(&mut relayed, NDJSON, &lines(&said), 4000).await;
+    let shown: Vec<&Value> =
+        frames.iter().map(|frame| &frame.value).filter(|value| value["n"].is_u64()).collect();
+    let numbers: Vec<u64> = shown.iter().filter_map(|record| record["n"].as_u64()).collect();
+    assert_eq!(numbers, (0..said.len() as u64).collect::<Vec<_>>(), "{shown:#?}");
+    for (shown, said) in shown.iter().zip(&said) {
+        assert_eq!((&shown["t"], &shown["phase"]), (&said["t"], &said["phase"]), "{shown}");
+    }
+    assert_eq!(shown[1]["output"], json!({ "found": 2 }));
+    assert_eq!(shown[3]["d"], "bits");
+}
+
+#[tokio::test]
 async fn asp_062_tools_and_errors_have_records_of_their_own() {
     let mut relayed = Relayed::start(&[]).await;
     let (mut peer, exchange) = relayed.asked("hi").await;
