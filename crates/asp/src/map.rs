@@ -413,6 +413,7 @@ pub fn ending(end: &TurnEnd) -> Ending {
         TurnOutcome::Done(model::Finish::Filtered) => Finish::Filtered,
         TurnOutcome::Done(model::Finish::Empty) => Finish::Empty,
         TurnOutcome::Interrupted { .. } => Finish::Interrupted,
+        TurnOutcome::Failed(failure) if failure.is_too_long() => Finish::Length,
         TurnOutcome::Failed(failure) => {
             return Ending::Error(failed(failure));
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::id::{AgentId, CallId, Callsign, MessageId, ToolName, TurnId};
+use crate::model::{ANSWER_BYTES, Failure, FailureKind};
 
 /// Why an [`Op`](crate::Op) was refused. Each protocol has one table from these to its own codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,10 +100,16 @@ pub enum Reject {
 impl Reject {
     /// What people are told where a turn ends because of it; names of limits are for those who run the server.
     pub fn told(&self) -> String {
-        if let Self::Limit { what: "answer_bytes" } = self {
+        if let Self::Limit { what: ANSWER_BYTES } = self {
             return "The answer became longer than this server allows.".to_owned();
         }
         self.to_string()
+    }
+
+    /// The failure of a turn that ends because of it.
+    pub fn as_failure(&self) -> Failure {
+        let failure = Failure::new(FailureKind::Execution, self.told());
+        if let Self::Limit { what } = self { failure.with_limit(what) } else { failure }
     }
 
     /// A short, stable name, for metrics.

@@ -60,7 +60,8 @@ async fn ac_038_chats_that_have_waited_are_answered() {
     let first = rpc.start("count 20 every 10", json!({ "sessionId": SHARED })).await;
     let mut waiting = Vec::new();
     for (number, session) in sessions.into_iter().enumerate() {
-        waiting.push((format!("answer {number}"), rpc.start(&format!("echo answer {number}"), session).await));
+        waiting
+            .push((format!("answer {number}"), rpc.start(&format!("echo answer {number}"), session).await));
     }
     assert_eq!(rpc.finish(&first).await.1["type"], "chat.done");
     for (expected, id) in waiting {

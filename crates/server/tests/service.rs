@@ -109,7 +109,7 @@ async fn agents_cannot_take_a_turn_with_them() {
         ("panic oddly", "2400"),
         ("fail", "2402"),
         ("over", "interrupted"),
-        ("flood", "2400"),
+        ("flood", "length"),
         ("spawn", "complete"),
         ("nothing", "complete"),
     ];
@@ -123,6 +123,20 @@ async fn agents_cannot_take_a_turn_with_them() {
         peer.send(INVOKE, id, &json!({ "input": input, "session": "s" })).await;
         peer.finish(id).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn asp_092_an_answer_that_is_too_long_ends_with_what_there_is_of_it() {
+    let server = InProcess::with_agent(Arc::new(Unruly::default()), &["session.answer_bytes=100000"]).await;
+    let mut peer = Peer::standard(server.address, ANN).await;
+    let (text, outcome) = peer.turn(1, "flood").await;
+    assert_eq!(outcome, "length");
+    assert!((100_000 - (1 << 10)..=100_000).contains(&text.len()), "{}", text.len());
+    // The same in one piece.
+    peer.send(INVOKE, 2, &json!({ "input": "flood", "stream": false })).await;
+    let end = peer.wait(|frame| frame.id == 2 && frame.is_terminal()).await;
+    assert_eq!(end.value["finish"], "length", "{end:?}");
+    assert_eq!(end.value["output"].as_str().map(str::len), Some(text.len()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

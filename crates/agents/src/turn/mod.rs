@@ -342,7 +342,7 @@ fn over(reject: Reject) -> AgentError {
         }
         Reject::InvalidArgs(reason) => AgentError::failed(FailureKind::InvalidArgs, reason),
         Reject::Invalid(reason) => AgentError::failed(FailureKind::Execution, reason),
-        Reject::Limit { .. } => AgentError::failed(FailureKind::Execution, reject.told()),
+        Reject::Limit { .. } => AgentError::Failed(reject.as_failure()),
         Reject::Unavailable { .. } | Reject::Busy | Reject::RateLimited { .. } => {
             AgentError::failed(FailureKind::Internal, reject.to_string())
         }

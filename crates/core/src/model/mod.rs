@@ -27,8 +27,8 @@ pub use output::{Checklist, ChecklistItem, ChecklistState, NoticeLevel, Output, 
 pub use standing::Standing;
 pub use tool::{MCP_SERVER, Tool, ToolAnnotations};
 pub use turn::{
-    Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, Setting, TurnEnd, TurnOutcome,
-    TurnRequest,
+    ANSWER_BYTES, Budget, Claim, Failure, FailureKind, Finish, Metrics, Origin, RequestKey, Setting, TurnEnd,
+    TurnOutcome, TurnRequest,
 };
 
 /// Reads a value that is there, even if it is null, so that what is read equals what was written.

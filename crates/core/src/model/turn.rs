@@ -250,6 +250,18 @@ impl Failure {
         self
     }
 
+    /// With the name of the limit that was reached.
+    #[must_use]
+    pub fn with_limit(mut self, limit: &str) -> Self {
+        self.detail = Some(Box::new(json!({ LIMIT: limit })));
+        self
+    }
+
+    /// Whether the answer became longer than it may be: what there is of it is good.
+    pub fn is_too_long(&self) -> bool {
+        self.detail.as_ref().is_some_and(|detail| detail.get(LIMIT) == Some(&json!(ANSWER_BYTES)))
+    }
+
     /// The status that an endpoint has answered over HTTP, where that was the matter.
     pub fn http_status(&self) -> Option<u16> {
         u16::try_from(self.detail.as_ref()?.get(HTTP_STATUS)?.as_u64()?).ok()
@@ -318,3 +330,7 @@ pub struct Metrics {
 
 /// Where a failure keeps the status that an endpoint has answered.
 const HTTP_STATUS: &str = "http_status";
+/// Where the detail of a failure names the limit that was reached.
+const LIMIT: &str = "limit";
+/// The limit on the length of an answer, as refusals name it.
+pub const ANSWER_BYTES: &str = "answer_bytes";

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::connection::Reply;
 use crate::id::{AgentId, AttachmentId, CallId, MessageId, PrincipalId, TurnId};
 use crate::model::{
-    Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor, FailureKind,
-    Message, NewTurn, Origin, Output, Parent, Place, Tool, TurnEnd, TurnOutcome, TurnRequest,
+    ANSWER_BYTES, Actor, ActorKind, Author, Call, CallEnd, CallKind, CallRequest, Claim, Event, Executor,
+    FailureKind, Message, NewTurn, Origin, Output, Parent, Place, Tool, TurnEnd, TurnOutcome, TurnRequest,
 };
 use crate::position::Position;
 use crate::principal::Role;
@@ -316,7 +316,7 @@ impl Session {
         if let Output::Text(text) = output
             && turn.text.len() + text.len() > self.limits.answer_bytes
         {
-            return Err(Reject::Limit { what: "answer_bytes" });
+            return Err(Reject::Limit { what: ANSWER_BYTES });
         }
         Ok(self.decision(vec![Event::TurnOutput { turn: turn.turn.clone(), output: output.clone() }]))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::model::{ActorKind, CallEnd, FailureKind, ForExecutor, TurnEnd};
+use switchboard_core::model::{ActorKind, CallEnd, ForExecutor, TurnEnd, TurnOutcome};
 use switchboard_core::{
     Append, Batch, CallId, Committed, Event, Invitation, Op, Position, Reject, Signal, Timestamp, TurnId,
     TurnState, TurnStatus, WorkerId,
@@ -308,7 +308,7 @@ impl<N: Node> SessionWorker<N> {
         let notice = if matches!(reject, Reject::TurnOver(_) | Reject::Fenced(_) | Reject::UnknownTurn(_)) {
             Notice::Halt
         } else {
-            Notice::Refused(TurnEnd::failed(FailureKind::Execution, reject.told()))
+            Notice::Refused(TurnEnd::new(TurnOutcome::Failed(reject.as_failure())))
         };
         self.outputs.push_back(Output::Notify(turn.clone(), notice));
     }
