@@ -1,6 +1,7 @@
 //! A check: something that is tried with a server, and the statements that it shows.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
@@ -34,7 +35,9 @@ pub(crate) enum Need {
     Open,
     /// A credential of somebody else.
     OtherKey,
-    /// An agent that plays the conformance story.
+    /// An agent that knows this word of the conformance story.
+    Says(&'static str),
+    /// A planner, or the agent of a voice, that does as it is told.
     Story,
     /// The secret of an issuer of App Tokens.
     Issuer,
@@ -42,6 +45,22 @@ pub(crate) enum Need {
     Patience,
     /// No other check beside it.
     Alone,
+}
+
+impl Need {
+    /// The word that the agent has to know.
+    pub(crate) const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Says(word) => Some(word),
+            Self::Key
+            | Self::Open
+            | Self::OtherKey
+            | Self::Story
+            | Self::Issuer
+            | Self::Patience
+            | Self::Alone => None,
+        }
+    }
 }
 
 /// How a check ended: everything that it shows holds, or not.
@@ -93,8 +112,10 @@ pub(crate) struct Settings {
     pub(crate) say: String,
     /// What is said to be answered at length.
     pub(crate) say_long: String,
-    /// Whether the agent plays the conformance story.
+    /// Whether a planner, or the agent of a voice, does as it is told.
     pub(crate) story: bool,
+    /// The words of the conformance story that the agent knows.
+    pub(crate) words: BTreeSet<&'static str>,
     /// Whether the server asks for a credential.
     pub(crate) guarded: bool,
     /// Whether there is time for checks that wait.

@@ -27,6 +27,7 @@ mod junit;
 mod report;
 mod statement;
 mod vip;
+mod words;
 
 use check::{Check, Issuer, Need, Outside, Run, Settings, Stop};
 use report::{Report, Verdict};
@@ -79,7 +80,7 @@ const AFTER_HELP: &str = "\
 Most checks need an agent that does as it is told. A server of this project has one:
   switchboard serve --set agents.story.kind=script --set agents.story.builtin=conformance --set agent=story
 Against an agent that is not like that, give --say and --say-long; statements that need the story then
-say so. Checks of AIP that have a device do something need --set aip.test_planner=true; those of VIP need
+name the words of the story that they need. Checks of AIP that have a device do something need --set aip.test_planner=true; those of VIP need
 sessions in development, which a server with credentials has with --set vip.allow_development=true.
 
 Results:
@@ -115,9 +116,9 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
         return console.print(&report.list());
     }
     let target = args.target.target(args.url.as_deref().unwrap_or_default(), environment)?;
-    let settings = settings(&args, &target, environment).await?;
-    if !settings.story {
-        console.note("the agent does not play the conformance story: statements that need it are left out");
+    let settings = settings(&args, &target, environment, &wanted).await?;
+    if let Some(note) = left_out(args.protocol, &settings, &wanted) {
+        console.note(&note);
     }
     try_all(&args, &target, &settings, &wanted, &mut report).await;
     let text = match args.format {
@@ -155,7 +156,12 @@ fn wanted(protocol: Protocol, only: &[String]) -> Result<BTreeSet<u16>, Failure>
 }
 
 /// Finds out what the server is like, or why nothing can be tried with it.
-async fn settings(args: &Args, target: &Target, environment: &Environment) -> Result<Settings, Failure> {
+async fn settings(
+    args: &Args,
+    target: &Target,
+    environment: &Environment,
+    wanted: &BTreeSet<u16>,
+) -> Result<Settings, Failure> {
     let log = target.transcript();
     let greeting = upgrade(args.protocol).without_key();
     let stranger = target.ask(&log, &greeting).await.map_err(|why| {
@@ -185,16 +191,29 @@ async fn settings(args: &Args, target: &Target, environment: &Environment) -> Re
         say: args.say.clone(),
         say_long: args.say_long.clone(),
         story: false,
+        words: BTreeSet::new(),
         guarded,
         patient: args.patient,
         issuer: issuer(args, environment)?,
     };
     let probe = Run::new(target, &settings);
-    settings.story = match tokio::time::timeout(LONGEST_CHECK, plays_the_story(args.protocol, &probe)).await {
-        Ok(Ok(story)) => story,
-        // What is wrong with it will be found by the checks.
-        Ok(Err(Stop::Fault(_) | Stop::Needs(_))) | Err(_) => false,
+    // What is wrong with the server will be found by the checks.
+    if needed(args.protocol, wanted).any(|need| need == Need::Story) {
+        let playing = tokio::time::timeout(LONGEST_CHECK, plays_the_story(args.protocol, &probe)).await;
+        settings.story = matches!(playing, Ok(Ok(true)));
+    }
+    let named: BTreeSet<&str> = needed(args.protocol, wanted).filter_map(Need::word).collect();
+    let named = words::called(&named);
+    let says: Vec<&str> = named.iter().map(|(_, word)| word.say).collect();
+    let probe = Run::new(target, &settings);
+    let heard = match args.protocol {
+        Protocol::Asp => asp::hear(&probe, &says).await,
+        Protocol::Acolyte => acolyte::hear(&probe, &says).await,
+        Protocol::Alicia => alicia::hear(&probe, &says).await,
+        Protocol::Aip | Protocol::Vip => Vec::new(),
     };
+    let known = named.into_iter().zip(heard).filter(|((_, word), heard)| word.is_known(heard));
+    settings.words = known.map(|((name, _), _)| name).collect();
     Ok(settings)
 }
 
@@ -239,7 +258,7 @@ async fn try_all(
 
 async fn try_one(check: &Check, target: &Target, settings: &Settings) -> Verdict {
     if let Some(missing) = check.needs.iter().find_map(|need| missing(*need, target, settings)) {
-        return Verdict::Needs(missing.to_owned());
+        return Verdict::Needs(missing);
     }
     let run = Run::new(target, settings);
     let longest = if check.needs.contains(&Need::Patience) { LONGEST_WAIT } else { LONGEST_CHECK };
@@ -254,19 +273,43 @@ async fn try_one(check: &Check, target: &Target, settings: &Settings) -> Verdict
     }
 }
 
-fn missing(need: Need, target: &Target, settings: &Settings) -> Option<&'static str> {
+fn missing(need: Need, target: &Target, settings: &Settings) -> Option<String> {
+    if let Need::Says(word) = need {
+        let known = settings.words.contains(word);
+        return (!known).then(|| format!("an agent that knows the word `{word}` of the conformance story"));
+    }
     let (holds, words) = match need {
         Need::Key => {
             (settings.guarded && target.key.is_some(), "a server that asks for a credential, and --key")
         }
         Need::Open => (!settings.guarded, "a server without credentials"),
         Need::OtherKey => (target.key.is_some() && target.other_key.is_some(), "--key and --other-key"),
-        Need::Story => (settings.story, "an agent that plays the conformance story (see --help)"),
+        Need::Story => (settings.story, "a planner or an agent that does as it is told (see --help)"),
         Need::Issuer => (settings.issuer.is_some(), "--app-issuer and --app-secret-env"),
         Need::Patience => (settings.patient, "time: --patient"),
-        Need::Alone => (true, ""),
+        Need::Alone | Need::Says(_) => (true, ""),
     };
-    (!holds).then_some(words)
+    (!holds).then(|| words.to_owned())
+}
+
+/// What the wanted checks need.
+fn needed(protocol: Protocol, wanted: &BTreeSet<u16>) -> impl Iterator<Item = Need> {
+    let relevant = checks(protocol).into_iter();
+    let relevant = relevant.filter(|check| check.shows.iter().any(|number| wanted.contains(number)));
+    relevant.flat_map(|check| check.needs).copied()
+}
+
+/// Which checks cannot be run with this agent, for a person.
+fn left_out(protocol: Protocol, settings: &Settings, wanted: &BTreeSet<u16>) -> Option<String> {
+    if !settings.story && needed(protocol, wanted).any(|need| need == Need::Story) {
+        return Some("nobody here does as the checks say: statements that need that are left out".to_owned());
+    }
+    let words: BTreeSet<&str> = needed(protocol, wanted).filter_map(Need::word).collect();
+    let unknown: Vec<&str> = words.difference(&settings.words).copied().collect();
+    (!unknown.is_empty()).then(|| {
+        let unknown = unknown.join(", ");
+        format!("the agent does not know these words of the conformance story, so that some checks are left out: {unknown}")
+    })
 }
 
 fn checks(protocol: Protocol) -> Vec<&'static Check> {
@@ -301,14 +344,13 @@ fn upgrade(protocol: Protocol) -> Request {
     }
 }
 
-/// Whether the agent does what the conformance story does; an error if the protocol is not spoken.
+/// Whether the planner, or the agent of a voice, does as it is told; an error if the protocol is not spoken.
 async fn plays_the_story(protocol: Protocol, run: &Run<'_>) -> check::Outcome<bool> {
     match protocol {
-        Protocol::Asp => asp::plays_the_story(run).await,
-        Protocol::Acolyte => acolyte::plays_the_story(run).await,
         Protocol::Aip => aip::plays_the_story(run).await,
         Protocol::Vip => vip::plays_the_story(run).await,
-        Protocol::Alicia => alicia::plays_the_story(run).await,
+        // Their agents are tried word by word.
+        Protocol::Asp | Protocol::Acolyte | Protocol::Alicia => Ok(false),
     }
 }
 
@@ -348,6 +390,6 @@ mod tests {
         };
         assert_eq!(of(&["ASP-036", "7"]).unwrap(), [7, 36]);
         assert!(of(&["ASP-999"]).is_err());
-        assert_eq!(of(&[]).unwrap().len(), 94);
+        assert_eq!(of(&[]).unwrap().len(), Protocol::Asp.statements().len());
     }
 }

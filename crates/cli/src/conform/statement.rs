@@ -92,14 +92,10 @@ mod tests {
 
     #[test]
     fn pages_number_their_statements_without_gaps() {
-        for (protocol, count) in [
-            (Protocol::Asp, 85),
-            (Protocol::Acolyte, 88),
-            (Protocol::Aip, 90),
-            (Protocol::Vip, 88),
-            (Protocol::Alicia, 110),
-        ] {
+        for protocol in Protocol::value_variants() {
             let numbers: Vec<u16> = protocol.statements().iter().map(|statement| statement.number).collect();
+            let count = u16::try_from(numbers.len()).unwrap();
+            assert!(count >= 88, "{protocol}: {count}");
             assert_eq!(numbers, (1..=count).collect::<Vec<u16>>(), "{protocol}");
         }
         assert_eq!(Protocol::value_variants().len(), 5);

@@ -8,9 +8,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
-use super::{PATIENCE, Target, Transcript};
+use super::{Io, PATIENCE, Target, Transcript};
 
 /// A request that is being written.
 #[derive(Clone, Debug)]
@@ -153,6 +154,25 @@ impl Answer {
 }
 
 impl Target {
+    /// Sends a request on a connection of its own, whose answer is read as bytes: whoever has to know when it begins
+    /// to come sees that best there.
+    pub(crate) async fn begin(&self, log: &Transcript, request: &Request) -> Result<Box<dyn Io>, String> {
+        let built = request.build(self)?;
+        log.sent(&format!("{} {}", built.method(), built.uri()));
+        let mut bytes = format!("{} {} HTTP/1.1\r\n", built.method(), built.uri()).into_bytes();
+        for (name, value) in built.headers() {
+            bytes.extend_from_slice(name.as_str().as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", request.body.len()).as_bytes());
+        bytes.extend_from_slice(&request.body);
+        let mut stream = self.dial().await?;
+        stream.write_all(&bytes).await.map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
     /// Sends a request on a connection of its own, and waits for the head of the answer. A server that is
     /// busy is asked again, a few times.
     pub(crate) async fn open(&self, log: &Transcript, request: &Request) -> Result<Streaming, String> {

@@ -1,10 +1,12 @@
 //! Checks of Acolyte.
 
-use super::check::{Check, Outcome, Outside, Run, must};
+use super::check::{Check, Outside, Run, Stop};
+use super::words::Heard;
 use crate::probe::Request;
 
 mod access;
 mod chats;
+mod found;
 mod queue;
 mod refusals;
 mod rpc;
@@ -17,14 +19,22 @@ use rpc::Rpc;
 const PATH: &str = "/v1/rpc";
 
 /// All checks.
-pub(super) const CHECKS: &[&[Check]] =
-    &[access::CHECKS, chats::CHECKS, queue::CHECKS, tasks::CHECKS, refusals::CHECKS, streams::CHECKS];
+pub(super) const CHECKS: &[&[Check]] = &[
+    access::CHECKS,
+    chats::CHECKS,
+    queue::CHECKS,
+    tasks::CHECKS,
+    refusals::CHECKS,
+    streams::CHECKS,
+    found::CHECKS,
+];
 
 /// What cannot be seen from outside.
 pub(super) const OUTSIDE: &[Outside] = &[
     Outside { reason: "about clients", statements: &[83, 84, 85, 86, 87, 88] },
     Outside { reason: "more than a thousand chats would be needed", statements: &[58] },
-    Outside { reason: "the server would have to be stopped", statements: &[78] },
+    Outside { reason: "the server would have to be stopped", statements: &[78, 92] },
+    Outside { reason: "a reader that is slow for minutes would be needed", statements: &[91] },
     Outside { reason: "a matter of milliseconds: see `switchboard bench`", statements: &[81] },
 ];
 
@@ -33,13 +43,21 @@ pub(super) fn upgrade() -> Request {
     Request::upgrade(PATH, &[])
 }
 
-/// Whether the agent does as it is told.
-pub(super) async fn plays_the_story(run: &Run<'_>) -> Outcome<bool> {
-    let mut rpc = Rpc::open(run).await?;
-    let status = rpc.status().await?;
-    must!(status["protocol_version"] == "1", "protocol_version 1, got {}", status["protocol_version"]);
-    let word = run.fresh()?;
-    let chat = rpc.chat(&format!("words {word} {word}")).await?;
-    rpc.close().await;
-    Ok(chat.text() == format!("{word} {word}"))
+/// What is answered to each of these; nothing where it cannot be had.
+pub(super) async fn hear(run: &Run<'_>, says: &[&str]) -> Vec<Heard> {
+    let mut all = Vec::new();
+    let mut open = None;
+    for say in says {
+        let heard = async {
+            let mut rpc = match open.take() {
+                Some(rpc) => rpc,
+                None => Rpc::open(run).await?,
+            };
+            let heard = rpc.hear(say).await?;
+            open = Some(rpc);
+            Ok::<Heard, Stop>(heard)
+        };
+        all.push(heard.await.unwrap_or_default());
+    }
+    all
 }

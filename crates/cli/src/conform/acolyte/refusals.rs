@@ -7,7 +7,7 @@ use super::super::inbox::Inbox as _;
 use super::rpc::{Rpc, request, request_with};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { shows: &[59], needs: &[Need::Story], run: |run| Box::pin(the_length_of_a_message(run)) },
+    Check { shows: &[59], needs: &[Need::Says("echo")], run: |run| Box::pin(the_length_of_a_message(run)) },
     Check { shows: &[60], needs: &[], run: |run| Box::pin(other_limits(run)) },
     Check { shows: &[62], needs: &[], run: |run| Box::pin(sixteen_mebibytes(run)) },
     Check { shows: &[63], needs: &[], run: |run| Box::pin(unknown_fields_around(run)) },

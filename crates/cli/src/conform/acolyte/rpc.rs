@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::super::check::{Outcome, Run, Stop, must};
 use super::super::inbox::{Inbox, read_json};
+use super::super::words::{Heard, TIME};
 use crate::probe::{Over, PATIENCE, Request, Socket, Target};
 
 /// A connection.
@@ -226,6 +227,34 @@ impl<'run> Rpc<'run> {
     pub(super) async fn chat(&mut self, message: &str) -> Outcome<Chat> {
         let id = self.start(message).await?;
         self.finish(&id).await
+    }
+
+    /// What is answered within a while.
+    pub(super) async fn hear(&mut self, text: &str) -> Outcome<Heard> {
+        let id = self.start(text).await?;
+        let end = Instant::now() + TIME;
+        let mut heard = Heard::default();
+        while heard.end.is_none() {
+            match self.read(end).await? {
+                Ok(message) if message["id"] == id.as_str() => {
+                    if message["event"]["type"] == "text-delta" {
+                        heard.text += message["event"]["text"].as_str().unwrap_or_default();
+                    }
+                    heard.end = match message["type"].as_str() {
+                        Some("chat.done") => Some(message["reply"]["error"].is_null()),
+                        Some("chat.error" | "error") => Some(false),
+                        Some(_) | None => None,
+                    };
+                }
+                Ok(_) => {}
+                Err(Over::Late) => break,
+                Err(over) => return Err(Stop::fault(over.to_string())),
+            }
+        }
+        if heard.end.is_none() {
+            self.abort(&id).await?;
+        }
+        Ok(heard)
     }
 
     /// A whole chat with other members in its request.

@@ -13,8 +13,16 @@ pub(super) const CHECKS: &[Check] = &[
     Check { shows: &[71], needs: &[], run: |run| Box::pin(a_stream(run)) },
     Check { shows: &[72], needs: &[], run: |run| Box::pin(refused_before_there_is_a_stream(run)) },
     Check { shows: &[73], needs: &[], run: |run| Box::pin(later_failures(run)) },
-    Check { shows: &[74], needs: &[Need::Story], run: |run| Box::pin(the_same_events(run)) },
-    Check { shows: &[75], needs: &[Need::Story, Need::Patience], run: |run| Box::pin(a_silent_stream(run)) },
+    Check {
+        shows: &[74],
+        needs: &[Need::Says("everything"), Need::Says("tool"), Need::Says("checklist"), Need::Says("reason")],
+        run: |run| Box::pin(the_same_events(run)),
+    },
+    Check {
+        shows: &[75],
+        needs: &[Need::Says("hang"), Need::Patience],
+        run: |run| Box::pin(a_silent_stream(run)),
+    },
     Check { shows: &[76], needs: &[], run: |run| Box::pin(streams_beside_each_other(run)) },
     Check { shows: &[77], needs: &[], run: |run| Box::pin(whoever_leaves(run)) },
 ];

@@ -9,7 +9,11 @@ use super::rpc::Rpc;
 use crate::probe::PATIENCE;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { shows: &[48, 51, 52, 53, 54], needs: &[Need::Story], run: |run| Box::pin(every_state(run)) },
+    Check {
+        shows: &[48, 51, 52, 53, 54],
+        needs: &[Need::Says("fail")],
+        run: |run| Box::pin(every_state(run)),
+    },
     Check { shows: &[49], needs: &[], run: |run| Box::pin(unknown_tasks(run)) },
     Check { shows: &[49], needs: &[Need::OtherKey], run: |run| Box::pin(tasks_of_others(run)) },
     Check { shows: &[50], needs: &[], run: |run| Box::pin(on_another_connection(run)) },
@@ -117,9 +121,10 @@ async fn and_leaves_no_queue(run: &Run<'_>) -> Outcome {
     let (mut watcher, mut rpc) = (Rpc::open(run).await?, Rpc::open(run).await?);
     rpc.running().await?;
     for _ in 0..5 {
-        rpc.start(&run.settings.say).await?;
+        let id = rpc.start(&run.settings.say).await?;
+        rpc.wait("chat.queued", |message| message["id"] == id.as_str() && message["type"] == "chat.queued")
+            .await?;
     }
-    rpc.status().await?;
     let length = watcher.status().await?["rpc_queue_length"].clone();
     must!(length.as_u64().is_some_and(|length| length >= 5), "rpc_queue_length of 5 at least, got {length}");
     rpc.cut();

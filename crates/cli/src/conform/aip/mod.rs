@@ -8,6 +8,7 @@ use crate::probe::Request;
 
 mod access;
 mod facts;
+mod found;
 mod link;
 mod messages;
 mod registration;
@@ -17,14 +18,16 @@ use link::{Link, command, script};
 
 /// All checks.
 pub(super) const CHECKS: &[&[Check]] =
-    &[access::CHECKS, messages::CHECKS, registration::CHECKS, tasks::CHECKS, facts::CHECKS];
+    &[access::CHECKS, messages::CHECKS, registration::CHECKS, tasks::CHECKS, facts::CHECKS, found::CHECKS];
 
 /// What cannot be seen from outside.
 pub(super) const OUTSIDE: &[Outside] = &[
     Outside { reason: "about clients", statements: &[42, 63, 64, 80, 81, 82, 83, 84] },
-    Outside { reason: "about what is stored or logged", statements: &[37] },
-    Outside { reason: "a link would have to die without a word", statements: &[28, 41] },
-    Outside { reason: "credentials of several kinds would be needed", statements: &[32] },
+    Outside { reason: "about what is stored or logged", statements: &[37, 98] },
+    Outside { reason: "a link would have to die without a word", statements: &[28, 41, 94] },
+    Outside { reason: "credentials of several kinds would be needed", statements: &[32, 93, 96] },
+    Outside { reason: "the server would have to be stopped", statements: &[99] },
+    Outside { reason: "a device with a person before it would be needed", statements: &[100] },
     Outside { reason: "100 MiB would have to be sent", statements: &[8] },
     Outside {
         reason: "the server would have to be loaded: see `switchboard bench`",

@@ -12,8 +12,8 @@ use super::sentences;
 use crate::probe::Request;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { shows: &[71, 72], needs: &[Need::Story], run: |run| Box::pin(a_stop(run)) },
-    Check { shows: &[73], needs: &[Need::Story], run: |run| Box::pin(kinds_of_stops(run)) },
+    Check { shows: &[71, 72], needs: &[Need::Says("words")], run: |run| Box::pin(a_stop(run)) },
+    Check { shows: &[73], needs: &[Need::Says("words")], run: |run| Box::pin(kinds_of_stops(run)) },
     Check { shows: &[74], needs: &[], run: |run| Box::pin(a_stop_of_nothing(run)) },
     Check { shows: &[75, 79], needs: &[], run: |run| Box::pin(again(run)) },
     Check { shows: &[76], needs: &[], run: |run| Box::pin(an_edited_question(run)) },

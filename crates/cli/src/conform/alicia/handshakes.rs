@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::OtherKey],
         run: |run| Box::pin(a_conversation_of_somebody_else(run)),
     },
-    Check { shows: &[35], needs: &[Need::Story], run: |run| Box::pin(an_answer_goes_on(run)) },
+    Check { shows: &[35], needs: &[Need::Says("words")], run: |run| Box::pin(an_answer_goes_on(run)) },
 ];
 
 async fn the_order_of_a_handshake(run: &Run<'_>) -> Outcome {

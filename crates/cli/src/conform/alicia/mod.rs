@@ -1,18 +1,20 @@
 //! Checks of Alicia.
 
-use super::check::{Check, Outcome, Outside, Run};
+use super::check::{Check, Outside, Run, Stop};
+use super::words::Heard;
 use crate::probe::Request;
 
 mod control;
 mod envelopes;
 mod feedback;
+mod found;
 mod handshakes;
 mod peer;
 mod sockets;
 mod tools;
 mod turns;
 
-use peer::{Peer, joined};
+use peer::Peer;
 
 /// All checks.
 pub(super) const CHECKS: &[&[Check]] = &[
@@ -23,6 +25,7 @@ pub(super) const CHECKS: &[&[Check]] = &[
     control::CHECKS,
     feedback::CHECKS,
     sockets::CHECKS,
+    found::CHECKS,
 ];
 
 /// What cannot be seen from outside.
@@ -33,6 +36,7 @@ pub(super) const OUTSIDE: &[Outside] = &[
     Outside { reason: "the server would have to be stopped", statements: &[17, 34, 36] },
     Outside { reason: "a conversation of more than a thousand entries would be needed", statements: &[29] },
     Outside { reason: "about what is stored", statements: &[53, 85, 107] },
+    Outside { reason: "about the choice of words", statements: &[120] },
     Outside { reason: "the server would have to be overloaded", statements: &[25, 106] },
 ];
 
@@ -41,13 +45,24 @@ pub(super) fn upgrade() -> Request {
     Request::upgrade(peer::PATH, &[])
 }
 
-/// Whether the agent does as it is told.
-pub(super) async fn plays_the_story(run: &Run<'_>) -> Outcome<bool> {
-    let mut peer = Peer::met(run).await?;
-    let word = run.fresh()?;
-    let (_, envelopes) = peer.turn(&format!("words {word} {word}")).await?;
-    peer.close().await;
-    Ok(joined(&envelopes) == format!("{word} {word}"))
+/// What is answered to each of these; nothing where it cannot be had.
+pub(super) async fn hear(run: &Run<'_>, says: &[&str]) -> Vec<Heard> {
+    let mut all = Vec::new();
+    let mut open = None;
+    for say in says {
+        let heard = async {
+            let mut peer = match open.take() {
+                Some(peer) => peer,
+                None => Peer::met(run).await?,
+            };
+            let heard = peer.hear(say).await?;
+            // A stop says nothing of what it stops, so whoever goes on is not listened to any more.
+            open = heard.end.is_some().then_some(peer);
+            Ok::<Heard, Stop>(heard)
+        };
+        all.push(heard.await.unwrap_or_default());
+    }
+    all
 }
 
 /// Something that is answered in many sentences, over a few seconds.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::super::check::{Outcome, Run, Stop, must};
 use super::super::inbox::Inbox;
+use super::super::words::{Heard, TIME};
 use crate::probe::{Over, PATIENCE, Received, Request, Socket, Target, Transcript};
 
 pub(super) const ERROR: u64 = 1;
@@ -41,6 +42,9 @@ pub(super) const SUBSCRIBE: u64 = 40;
 pub(super) const UNSUBSCRIBE: u64 = 41;
 pub(super) const SUBSCRIBED: u64 = 42;
 pub(super) const UNSUBSCRIBED: u64 = 43;
+
+/// How long an error may take that follows an answer.
+const AFTERWARDS: Duration = Duration::from_millis(150);
 
 pub(super) const PATH: &str = "/api/v1/ws";
 pub(super) const STREAMING: &[&str] = &["streaming", "tool_use", "reasoning_steps"];
@@ -259,6 +263,32 @@ impl<'run> Peer<'run> {
         must!(self.ack(stanza).await?, "the message to be accepted");
         let envelopes = self.answer(&id).await?;
         Ok((id, envelopes))
+    }
+
+    /// What is answered within a while.
+    pub(super) async fn hear(&mut self, content: &str) -> Outcome<Heard> {
+        let (id, _) = self.say(content).await?;
+        let end = Instant::now() + TIME;
+        let (mut sentences, mut end_of) = (Vec::new(), None);
+        let mut failed = false;
+        while let Ok(envelope) = self.read(end).await? {
+            failed |= envelope.kind() == ERROR;
+            let own = envelope.kind() == ASSISTANT && *envelope.get("previousId") == id.as_str();
+            if own || envelope.kind() == SENTENCE {
+                if own || *envelope.get("isFinal") == true {
+                    end_of = Some(Instant::now());
+                }
+                sentences.push(envelope);
+            }
+            // An error follows the end of what it is about.
+            if end_of.is_some() && !failed {
+                failed = self.read(Instant::now() + AFTERWARDS).await?.is_ok_and(|next| next.kind() == ERROR);
+            }
+            if end_of.is_some() {
+                break;
+            }
+        }
+        Ok(Heard { text: joined(&sentences), end: end_of.map(|_| !failed) })
     }
 
     /// That the connection still serves: an envelope of no effect is answered.

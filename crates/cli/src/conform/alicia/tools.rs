@@ -6,11 +6,11 @@ use super::super::check::{Check, Need, Outcome, Run, must};
 use super::peer::{ERROR, Envelope, Peer, REQUEST, RESULT, STOP, STREAMING, joined};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { shows: &[65], needs: &[Need::Story], run: |run| Box::pin(too_late(run)) },
-    Check { shows: &[66, 67], needs: &[Need::Story], run: |run| Box::pin(results_are_matched(run)) },
-    Check { shows: &[68], needs: &[Need::Story], run: |run| Box::pin(only_declared_tools(run)) },
-    Check { shows: &[69], needs: &[Need::Story], run: |run| Box::pin(a_tool_that_fails(run)) },
-    Check { shows: &[70], needs: &[Need::Story], run: |run| Box::pin(a_stopped_tool(run)) },
+    Check { shows: &[65], needs: &[Need::Says("try")], run: |run| Box::pin(too_late(run)) },
+    Check { shows: &[66, 67], needs: &[Need::Says("call")], run: |run| Box::pin(results_are_matched(run)) },
+    Check { shows: &[68], needs: &[Need::Says("tool")], run: |run| Box::pin(only_declared_tools(run)) },
+    Check { shows: &[69], needs: &[Need::Says("tool-error")], run: |run| Box::pin(a_tool_that_fails(run)) },
+    Check { shows: &[70], needs: &[Need::Says("call")], run: |run| Box::pin(a_stopped_tool(run)) },
 ];
 
 async fn with_a_clock<'run>(run: &'run Run<'run>) -> Outcome<Peer<'run>> {

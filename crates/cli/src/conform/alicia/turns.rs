@@ -15,9 +15,17 @@ pub(super) const CHECKS: &[Check] = &[
     Check { shows: &[45], needs: &[], run: |run| Box::pin(no_content_and_no_parent(run)) },
     Check { shows: &[46, 47, 48], needs: &[], run: |run| Box::pin(one_final_sentence(run)) },
     Check { shows: &[48, 49], needs: &[], run: |run| Box::pin(whole_answers(run)) },
-    Check { shows: &[51], needs: &[Need::Story], run: |run| Box::pin(a_new_message_ends_an_answer(run)) },
-    Check { shows: &[52], needs: &[Need::Story], run: |run| Box::pin(an_answer_that_fails(run)) },
-    Check { shows: &[54], needs: &[Need::Story], run: |run| Box::pin(reasoning_names_the_answer(run)) },
+    Check {
+        shows: &[51],
+        needs: &[Need::Says("words"), Need::Says("echo")],
+        run: |run| Box::pin(a_new_message_ends_an_answer(run)),
+    },
+    Check { shows: &[52], needs: &[Need::Says("fail")], run: |run| Box::pin(an_answer_that_fails(run)) },
+    Check {
+        shows: &[54],
+        needs: &[Need::Says("reason")],
+        run: |run| Box::pin(reasoning_names_the_answer(run)),
+    },
     Check { shows: &[80], needs: &[], run: |run| Box::pin(the_tip_follows(run)) },
     Check { shows: &[88], needs: &[], run: |run| Box::pin(durations_are_milliseconds(run)) },
 ];
@@ -94,7 +102,7 @@ async fn no_content_and_no_parent(run: &Run<'_>) -> Outcome {
 
 async fn one_final_sentence(run: &Run<'_>) -> Outcome {
     let mut peer = Peer::met(run).await?;
-    let say = if run.settings.story {
+    let say = if run.settings.words.contains("words") {
         "words One ends. Two ends. Three.".to_owned()
     } else {
         run.settings.say.clone()

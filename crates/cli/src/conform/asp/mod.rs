@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::check::{Check, Outcome, Outside, Run};
+use super::check::{Check, Outside, Run, Stop};
+use super::words::Heard;
 use crate::probe::Request;
 
 mod calls;
+mod found;
 mod frames;
 mod hello;
 mod interrupts;
@@ -15,7 +17,7 @@ mod requests;
 mod resume;
 mod upgrades;
 
-use peer::{Peer, STREAM, text_of};
+use peer::Peer;
 
 /// All checks.
 pub(super) const CHECKS: &[&[Check]] = &[
@@ -25,6 +27,7 @@ pub(super) const CHECKS: &[&[Check]] = &[
     requests::CHECKS,
     interrupts::CHECKS,
     calls::CHECKS,
+    found::CHECKS,
     resume::CHECKS,
     rates::CHECKS,
 ];
@@ -33,12 +36,12 @@ pub(super) const CHECKS: &[&[Check]] = &[
 pub(super) const OUTSIDE: &[Outside] = &[
     Outside { reason: "about clients", statements: &[17, 24, 32, 33, 41, 85] },
     Outside { reason: "about the memory of the server", statements: &[12, 49] },
+    Outside { reason: "an answer longer than the server allows would be needed", statements: &[92] },
     Outside {
         reason: "between a relay and its functions",
-        statements: &[22, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 90, 95],
+        statements: &[22, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 90, 95, 96],
     },
     Outside { reason: "between a relay and its workers", statements: &[71, 72, 73, 75, 76, 82, 83, 84] },
-    Outside { reason: "not looked at from outside yet", statements: &[86, 87, 88, 89, 91, 93, 94] },
     Outside { reason: "needs several nodes", statements: &[77] },
     Outside { reason: "a worker would have to die", statements: &[74] },
     Outside { reason: "the server would have to be stopped", statements: &[78] },
@@ -49,15 +52,21 @@ pub(super) fn upgrade() -> Request {
     Request::upgrade(peer::PATH, &["asp-v1"])
 }
 
-/// Whether the agent does as it is told.
-pub(super) async fn plays_the_story(run: &Run<'_>) -> Outcome<bool> {
-    let mut peer = Peer::bare(run).await?;
-    peer.send(peer::HELLO, 0, &json!({ "features": ["events"], "enc": ["json"] })).await;
-    peer.wait("an answer to HELLO", |frame| frame.opcode == peer::HELLO).await?;
-    let word = run.fresh()?;
-    let frames = peer.turn(&format!("words {word} {word}")).await?;
-    let story =
-        frames.last().is_some_and(|end| end.opcode == STREAM) && text_of(&frames) == format!("{word} {word}");
-    peer.close().await;
-    Ok(story)
+/// What is answered to each of these; nothing where it cannot be had.
+pub(super) async fn hear(run: &Run<'_>, says: &[&str]) -> Vec<Heard> {
+    let mut all = Vec::new();
+    let mut open = None;
+    for say in says {
+        let heard = async {
+            let mut peer = match open.take() {
+                Some(peer) => peer,
+                None => Peer::with(run, &["flags", "events"], json!({})).await?,
+            };
+            let heard = peer.hear(say).await?;
+            open = Some(peer);
+            Ok::<Heard, Stop>(heard)
+        };
+        all.push(heard.await.unwrap_or_default());
+    }
+    all
 }

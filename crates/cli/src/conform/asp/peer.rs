@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::check::{Outcome, Run, Stop, must};
+use super::super::words::{Heard, TIME};
 use crate::probe::{Over, PATIENCE, Received, Request, Socket, Target, Transcript};
 
 pub(super) const HELLO: u8 = 0x1;
@@ -92,6 +93,8 @@ pub(super) struct Peer {
     pub(super) accept: Value,
     next_id: u16,
     over: Option<Over>,
+    /// Bytes of the largest message that has come.
+    pub(super) largest: usize,
     log: Transcript,
 }
 
@@ -116,6 +119,7 @@ impl Peer {
             accept: Value::Null,
             next_id: 1,
             over: None,
+            largest: 0,
             log: run.log.clone(),
         }
     }
@@ -225,6 +229,7 @@ impl Peer {
 
     fn take(&mut self, mut bytes: &[u8]) -> Outcome {
         let at = Instant::now();
+        self.largest = self.largest.max(bytes.len());
         while !bytes.is_empty() {
             let Some((head, rest)) = bytes.split_first_chunk::<8>() else {
                 return Err(Stop::fault(format!("{} bytes that are no header", bytes.len())));
@@ -294,6 +299,31 @@ impl Peer {
                 Err(over) => return Err(Stop::fault(format!("expected the end of #{id}: {over}"))),
             }
         }
+    }
+
+    /// What is answered within a while.
+    pub(super) async fn hear(&mut self, text: &str) -> Outcome<Heard> {
+        let id = self.say(text).await;
+        let end = Instant::now() + TIME;
+        let mut heard = Heard::default();
+        while heard.end.is_none() {
+            match self.read(end).await? {
+                Ok(frame) if frame.id == id => {
+                    if frame.is("text") {
+                        heard.text += frame.value["d"].as_str().unwrap_or_default();
+                    }
+                    heard.end = frame.is_terminal().then_some(frame.opcode != ERROR);
+                }
+                Ok(_) => {}
+                Err(Over::Late) => break,
+                Err(over) => return Err(Stop::fault(over.to_string())),
+            }
+        }
+        if heard.end.is_none() {
+            self.interrupt(id).await;
+            self.finish(id).await?;
+        }
+        Ok(heard)
     }
 
     /// Says something and waits for the whole answer.

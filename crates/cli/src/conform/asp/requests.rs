@@ -7,13 +7,26 @@ use super::peer::{ERROR, INVOKE, Peer, STREAM, frame, text_of};
 
 pub(super) const CHECKS: &[Check] = &[
     Check { shows: &[25], needs: &[], run: |run| Box::pin(a_duplicate_id(run)) },
-    Check { shows: &[27], needs: &[Need::Story], run: |run| Box::pin(up_to_max_inflight(run)) },
-    Check { shows: &[28], needs: &[Need::Story], run: |run| Box::pin(order_within_an_id(run)) },
+    Check { shows: &[27], needs: &[Need::Says("hang")], run: |run| Box::pin(up_to_max_inflight(run, false)) },
+    Check { shows: &[88], needs: &[Need::Says("hang")], run: |run| Box::pin(up_to_max_inflight(run, true)) },
+    Check {
+        shows: &[28],
+        needs: &[Need::Says("count"), Need::Says("echo")],
+        run: |run| Box::pin(order_within_an_id(run)),
+    },
     Check { shows: &[29, 40], needs: &[], run: |run| Box::pin(one_terminal_frame(run)) },
-    Check { shows: &[46], needs: &[Need::Story], run: |run| Box::pin(a_deadline(run)) },
-    Check { shows: &[47], needs: &[Need::Story], run: |run| Box::pin(an_idempotency_key(run)) },
-    Check { shows: &[56], needs: &[Need::Story], run: |run| Box::pin(a_lost_bare_connection(run)) },
-    Check { shows: &[80], needs: &[Need::Story], run: |run| Box::pin(ids_are_served_fairly(run)) },
+    Check { shows: &[46], needs: &[Need::Says("hang")], run: |run| Box::pin(a_deadline(run)) },
+    Check { shows: &[47], needs: &[Need::Says("count")], run: |run| Box::pin(an_idempotency_key(run)) },
+    Check {
+        shows: &[56],
+        needs: &[Need::Says("hang"), Need::Says("echo")],
+        run: |run| Box::pin(a_lost_bare_connection(run)),
+    },
+    Check {
+        shows: &[80],
+        needs: &[Need::Says("deltas"), Need::Says("echo")],
+        run: |run| Box::pin(ids_are_served_fairly(run)),
+    },
 ];
 
 async fn a_duplicate_id(run: &Run<'_>) -> Outcome {
@@ -36,7 +49,8 @@ async fn a_duplicate_id(run: &Run<'_>) -> Outcome {
     Ok(())
 }
 
-async fn up_to_max_inflight(run: &Run<'_>) -> Outcome {
+/// As many requests as there may be; each in a session of its own, or none in any.
+async fn up_to_max_inflight(run: &Run<'_>, apart: bool) -> Outcome {
     let mut peer = Peer::standard(run).await?;
     let most = peer.limit("max_inflight");
     let burst = peer.limit("invokes_per_s");
@@ -52,8 +66,13 @@ async fn up_to_max_inflight(run: &Run<'_>) -> Outcome {
     if gap * u64::from(most) > 25_000 {
         return Err(Stop::needs(format!("a server that takes more than {burst} requests in a second")));
     }
-    for _ in 0..=most {
-        peer.say("hang after 1").await;
+    let name = run.fresh()?;
+    for number in 0..=most {
+        let mut payload = json!({ "input": "hang after 1" });
+        if apart {
+            payload["session"] = format!("{name}-{number}").into();
+        }
+        peer.invoke(&payload).await;
         pause(gap).await;
     }
     peer.error(most + 1, 2201).await?;

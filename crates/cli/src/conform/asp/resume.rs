@@ -7,7 +7,7 @@ use super::peer::{ERROR, FEATURES, Frame, HELLO, Peer, REPLAY, numbers_of, text_
 use crate::probe::Target;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { shows: &[53, 54], needs: &[Need::Story], run: |run| Box::pin(nothing_is_missed(run)) },
+    Check { shows: &[53, 54], needs: &[Need::Says("count")], run: |run| Box::pin(nothing_is_missed(run)) },
     Check { shows: &[54], needs: &[], run: |run| Box::pin(a_token_is_used_once(run)) },
     Check { shows: &[55], needs: &[Need::OtherKey], run: |run| Box::pin(nobody_else_resumes(run)) },
     Check { shows: &[79], needs: &[], run: |run| Box::pin(the_old_socket_is_closed(run)) },
