@@ -138,7 +138,7 @@ impl World {
             _ => path.to_owned(),
         };
         let Some(operation) = self.schemas["paths"].get(&template) else { return };
-        let operation = operation.get("get").unwrap_or(&operation["post"]);
+        let operation = operation.get("get").unwrap_or_else(|| &operation["post"]);
         let response = &operation["responses"][answer.status.to_string()];
         assert!(response.is_object(), "{path} may not answer {}: {}", answer.status, answer.text);
         let kind = answer.headers["content-type"].to_str().unwrap().split(';').next().unwrap();

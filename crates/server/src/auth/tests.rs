@@ -140,7 +140,7 @@ fn development_needs_loopback_and_nothing_else() {
     config.listen = "0.0.0.0:4600".parse().unwrap();
     assert_eq!(Authenticator::new(&config).unwrap().authenticate(None, NOW), Err(AuthError::Missing));
     let (auth, _folder) = with_keys();
-    assert!(!auth.development().is_some());
+    assert!(auth.development().is_none());
 }
 
 #[test]
