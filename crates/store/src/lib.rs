@@ -19,7 +19,7 @@ mod encoding_tests;
 #[cfg(test)]
 mod golden_tests;
 
-pub use log::{DeviceFilter, Log, SessionFilter, StoreError, StoreStats};
+pub use log::{DeviceFilter, Log, SessionFilter, StoreError, StoreStats, Usage};
 pub use memory::MemoryLog;
 pub use sqlite::{SqliteLog, SqliteOptions, Synchronous};
 pub use switchboard_core::{Append, Batch, Loaded};

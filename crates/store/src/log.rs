@@ -67,6 +67,9 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// The devices that ever enrolled under a name: one per principal, in the order of principals.
     async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError>;
 
+    /// What a principal has stored. May be a little behind what was appended last.
+    async fn usage(&self, principal: &PrincipalId) -> Result<Usage, StoreError>;
+
     /// Looks something up in the tables of a chronicle. Within one session the caller has to see to
     /// it that the asker takes part in it.
     async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError>;
@@ -182,6 +185,23 @@ impl DeviceFilter {
                 .after
                 .as_ref()
                 .is_none_or(|(device, principal)| (&row.device, &row.principal) > (device, principal))
+    }
+}
+
+/// What a principal has stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Sessions that are its own.
+    pub sessions: u64,
+    /// Bytes of their events in the log; tables that are derived from them not counted.
+    pub bytes: u64,
+}
+
+impl Usage {
+    /// With so much more.
+    pub(crate) const fn add(&mut self, more: Self) {
+        self.sessions += more.sessions;
+        self.bytes += more.bytes;
     }
 }
 

@@ -9,8 +9,10 @@ use switchboard_core::{
     PrincipalId, RequestRow, Row, Session, SessionId, SessionRow, Timestamp, TurnId, TurnRow, Within,
 };
 
+use crate::encoding::encode_batch;
 use crate::log::{
-    DeviceFilter, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError, StoreStats, admits, check,
+    DeviceFilter, Log, PRUNE_EVERY, REQUEST_MEMORY, SessionFilter, StoreError, StoreStats, Usage, admits,
+    check,
 };
 use crate::tables::Tables;
 
@@ -143,6 +145,15 @@ impl Log for MemoryLog {
         Ok(state.devices.get(device).into_iter().flat_map(BTreeMap::values).cloned().collect())
     }
 
+    async fn usage(&self, principal: &PrincipalId) -> Result<Usage, StoreError> {
+        let mut state = self.open()?;
+        let mut usage = Usage::default();
+        for stream in state.streams.values_mut().filter(|stream| stream.summary.owner == *principal) {
+            usage.add(Usage { sessions: 1, bytes: stream.bytes()? });
+        }
+        Ok(usage)
+    }
+
     async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {
         let asked = self.tables.resolve(asker, lookup)?;
         let state = self.open()?;
@@ -236,6 +247,8 @@ struct Stream {
     turns: BTreeMap<u64, TurnRow>,
     messages: HashMap<MessageId, MessageRow>,
     snapshot: Option<Arc<Session>>,
+    /// How many of the batches were counted, and their bytes.
+    counted: (usize, u64),
 }
 
 impl Stream {
@@ -246,7 +259,18 @@ impl Stream {
             turns: BTreeMap::new(),
             messages: HashMap::new(),
             snapshot: None,
+            counted: (0, 0),
         }
+    }
+
+    /// What its batches would be in a file. Each is looked at once, when somebody wants to know.
+    fn bytes(&mut self) -> Result<u64, StoreError> {
+        let (count, bytes) = &mut self.counted;
+        for batch in self.batches.iter().skip(*count) {
+            *bytes += encode_batch(batch)?.len() as u64;
+            *count += 1;
+        }
+        Ok(*bytes)
     }
 
     fn head(&self) -> Position {

@@ -42,7 +42,7 @@ use switchboard_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::log::{DeviceFilter, Log, SessionFilter, StoreError, StoreStats};
+use crate::log::{DeviceFilter, Log, SessionFilter, StoreError, StoreStats, Usage};
 use crate::tables::Tables;
 
 mod ahead;
@@ -284,6 +284,11 @@ impl Log for SqliteLog {
     async fn device(&self, device: &Callsign) -> Result<Vec<DeviceRow>, StoreError> {
         let device = device.clone();
         self.readers.run(move |connection| query::device(connection, &device)).await
+    }
+
+    async fn usage(&self, principal: &PrincipalId) -> Result<Usage, StoreError> {
+        let principal = principal.clone();
+        self.readers.run(move |connection| query::usage(connection, &principal)).await
     }
 
     async fn look(&self, asker: &PrincipalId, lookup: &Lookup) -> Result<Vec<Found>, StoreError> {

@@ -10,7 +10,7 @@ use switchboard_core::{
 };
 
 use crate::encoding::{decode_batch, decode_snapshot, decode_value};
-use crate::log::{DeviceFilter, OURS, SessionFilter, StoreError};
+use crate::log::{DeviceFilter, OURS, SessionFilter, StoreError, Usage};
 use crate::sqlite::statements::number;
 
 pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Loaded>, StoreError> {
@@ -401,3 +401,14 @@ const DEVICE_COLUMNS: &str = "device, principal, session, protocol, platform, fa
 
 /// Messages that one walk returns at most.
 const HISTORY_LIMIT: usize = 65_536;
+
+/// What a principal has stored.
+pub(super) fn usage(connection: &Connection, principal: &PrincipalId) -> Result<Usage, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT sessions, bytes FROM usage WHERE principal = ?1")?;
+    let found = statement.query_row([principal.as_str()], |row| {
+        let (sessions, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
+        Ok(Usage { sessions: sessions.max(0).cast_unsigned(), bytes: bytes.max(0).cast_unsigned() })
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}

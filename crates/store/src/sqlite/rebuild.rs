@@ -50,6 +50,7 @@ pub(super) fn rebuild(
         tables::ensure_indexes(&transaction, table)?;
     }
     forget_old_keys(&transaction)?;
+    statements::count_usage(&transaction)?;
     transaction.commit()?;
     progress(done, total);
     Ok(())

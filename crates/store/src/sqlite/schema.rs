@@ -266,10 +266,11 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0002_devices.sql"),
     include_str!("../../migrations/0003_heads.sql"),
     include_str!("../../migrations/0004_released.sql"),
+    include_str!("../../migrations/0005_usage.sql"),
 ];
 /// What every log has, whatever chronicles it keeps besides.
 pub(super) const TABLES: &[&str] =
-    &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests", "devices"];
+    &["streams", "log", "snapshots", "sessions", "turns", "messages", "requests", "devices", "usage"];
 
 /// Marks the file as ours: `SWBD`.
 const APPLICATION: i32 = 0x5357_4244;

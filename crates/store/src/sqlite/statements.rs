@@ -1,9 +1,9 @@
 //! The statements of the writer, one function each. All of them are prepared once.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use switchboard_core::{Position, RequestRow, SessionId, SessionRow, Timestamp, TurnRow};
+use switchboard_core::{Position, PrincipalId, RequestRow, SessionId, SessionRow, Timestamp, TurnRow};
 
-use crate::log::StoreError;
+use crate::log::{StoreError, Usage};
 use crate::sqlite::prepared::{Prepared, PreparedDevice, PreparedEdit, PreparedMessage, PreparedRow};
 use crate::sqlite::records::Records;
 
@@ -104,6 +104,37 @@ pub(super) fn put_session(
             row.live,
         ])?;
     Ok(true)
+}
+
+/// Adds to what a principal has stored.
+pub(super) fn add_usage(
+    connection: &Connection,
+    principal: &PrincipalId,
+    more: Usage,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO usage (principal, sessions, bytes) VALUES (?1, ?2, ?3)
+             ON CONFLICT (principal) DO UPDATE SET
+                sessions = sessions + excluded.sessions, bytes = bytes + excluded.bytes",
+        )?
+        .execute(params![principal.as_str(), number(more.sessions), number(more.bytes)])?;
+    Ok(())
+}
+
+/// Counts anew what everybody has stored.
+pub(super) fn count_usage(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM usage", [])?;
+    connection.execute(
+        "INSERT INTO usage (principal, sessions, bytes)
+         SELECT sessions.owner, count(*), coalesce(sum(stored.bytes), 0)
+         FROM sessions
+         LEFT JOIN (SELECT stream, sum(length(events)) AS bytes FROM log GROUP BY stream) AS stored
+             ON stored.stream = sessions.stream
+         GROUP BY sessions.owner",
+        [],
+    )?;
+    Ok(())
 }
 
 fn is_same_but_for_age(known: &SessionRow, row: &SessionRow) -> bool {

@@ -8,8 +8,8 @@
 //! fault of the storage rolls the whole group back; then each append is tried once more by itself,
 //! so that one that is too large, or broken, does not take the others with it.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use switchboard_core::{Chronicler, Position, SessionId, SessionRow, Timestamp};
+use switchboard_core::{Chronicler, Position, PrincipalId, SessionId, SessionRow, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, admits};
+use crate::log::{PRUNE_EVERY, REQUEST_MEMORY, StoreError, Usage, admits};
 use crate::sqlite::ahead::{WriteAhead, move_now, set_busy_timeout};
 use crate::sqlite::bell::Bell;
 use crate::sqlite::cache::{Heads, Known};
@@ -95,6 +95,8 @@ pub(super) struct Writer {
     pace: Pace,
     records: Records,
     chroniclers: Vec<Arc<dyn Chronicler>>,
+    /// What was appended for each principal since that was last written into its row.
+    unwritten: HashMap<PrincipalId, Usage>,
 }
 
 impl Writer {
@@ -126,6 +128,7 @@ impl Writer {
             records,
             chroniclers,
             options,
+            unwritten: HashMap::new(),
         })
     }
 
@@ -170,7 +173,12 @@ impl Writer {
                 Some(Command::Rebuild(mut progress, reply)) => {
                     self.heads.clear();
                     let Self { connection, records, chroniclers, .. } = self;
-                    answer(reply, rebuild::rebuild(connection, records, chroniclers, &mut *progress));
+                    let rebuilt = rebuild::rebuild(connection, records, chroniclers, &mut *progress);
+                    if rebuilt.is_ok() {
+                        // It was counted with the rest.
+                        self.unwritten.clear();
+                    }
+                    answer(reply, rebuilt);
                     self.ahead.move_if_due(&self.connection, self.healthy);
                 }
                 Some(Command::MaxPages(pages, reply)) => {
@@ -301,6 +309,12 @@ impl Writer {
         self.before_group = self.appended;
         self.appended += changes.appends;
         self.company = changes.sessions.len();
+        for (principal, more) in changes.usage {
+            match more {
+                Counted::Written => drop(self.unwritten.remove(principal)),
+                Counted::Not(more) => self.unwritten.entry(principal.clone()).or_default().add(more),
+            }
+        }
         for (session, change) in changes.sessions {
             if let Some(stream) = change.stream {
                 let Change { head, written: summary, before, .. } = change;
@@ -348,6 +362,12 @@ impl Writer {
             }
             change.head = append.last;
             change.summary = Some(&append.summary);
+            let more =
+                Usage { sessions: u64::from(append.after.seq == 0), bytes: append.events.len() as u64 };
+            match changes.usage.entry(&append.summary.owner).or_insert(Counted::Not(Usage::default())) {
+                Counted::Not(known) => known.add(more),
+                Counted::Written => {}
+            }
             changes.appends += 1;
             changes.events += append.events();
             outcomes.push(Ok(()));
@@ -359,6 +379,7 @@ impl Writer {
                 change.written = Some(Arc::new(summary.clone()));
             }
         }
+        self.write_usage(changes)?;
         if let Some(now) = newest_key.filter(|now| now.since(self.pruned_at) >= PRUNE_EVERY) {
             let horizon = Timestamp::from_micros(now.as_micros().saturating_sub(REQUEST_MICROS));
             let gone = statements::prune_requests(&self.connection, horizon, PRUNE_LIMIT)?;
@@ -368,6 +389,21 @@ impl Writer {
             }
         }
         Ok(outcomes)
+    }
+
+    /// Writes what principals have stored. Not with every append, which would write a page more each time: where a
+    /// session is new, and where it is a lot by now. A process that is killed forgets a little.
+    fn write_usage(&self, changes: &mut Changes<'_>) -> Result<(), StoreError> {
+        for (principal, counted) in &mut changes.usage {
+            let Counted::Not(more) = counted else { continue };
+            let mut all = *more;
+            all.add(self.unwritten.get(*principal).copied().unwrap_or_default());
+            if all.sessions > 0 || all.bytes >= UNWRITTEN_BYTES || self.unwritten.len() >= MOST_UNWRITTEN {
+                statements::add_usage(&self.connection, principal, all)?;
+                *counted = Counted::Written;
+            }
+        }
+        Ok(())
     }
 
     /// What is known of a session within the transaction.
@@ -409,7 +445,12 @@ impl Writer {
 
     /// Tidies up, frees the file, and only then says so.
     fn finish(self, closing: Option<oneshot::Sender<Result<(), StoreError>>>) {
-        let Self { path, connection, lock, counters, ahead, .. } = self;
+        let Self { path, connection, lock, counters, ahead, unwritten, .. } = self;
+        for (principal, more) in unwritten {
+            if let Err(error) = statements::add_usage(&connection, &principal, more) {
+                tracing::warn!(%error, "what was stored last is not counted");
+            }
+        }
         // Its thread has the file open too.
         drop(ahead);
         let tidied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -456,6 +497,14 @@ struct Changes<'a> {
     appends: u64,
     events: u64,
     pruned_at: Option<Timestamp>,
+    /// What is appended for each principal.
+    usage: BTreeMap<&'a PrincipalId, Counted>,
+}
+
+/// Whether what was appended is written into the row of its principal.
+enum Counted {
+    Written,
+    Not(Usage),
 }
 
 struct Change<'a> {
@@ -481,3 +530,7 @@ const SPREAD_MEMORY: f64 = 32.0;
 const SMALL_APPEND: usize = 64 << 10;
 const REQUEST_MICROS: u64 = REQUEST_MEMORY.as_secs() * 1_000_000;
 const PRUNE_LIMIT: u32 = 1000;
+/// Bytes of one principal after which they are written into its row.
+const UNWRITTEN_BYTES: u64 = 256 << 10;
+/// Principals of which something is not written.
+const MOST_UNWRITTEN: usize = 4096;

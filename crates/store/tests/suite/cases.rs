@@ -8,7 +8,7 @@ use switchboard_core::{
     Callsign, DeviceRow, MessageId, MessageStatus, Position, PrincipalId, SessionId, SessionRow, Timestamp,
     TurnId,
 };
-use switchboard_store::{Append, DeviceFilter, Log, MemoryLog, SessionFilter, StoreError};
+use switchboard_store::{Append, DeviceFilter, Log, MemoryLog, SessionFilter, StoreError, Usage};
 
 use crate::scribe::{EPOCH, Scribe, all, open, text};
 use crate::tally;
@@ -53,6 +53,7 @@ for_every_store! {
     devices_are_listed_by_name,
     devices_follow_the_session_in_which_they_enrolled_last,
     figures_are_counted,
+    what_principals_store_is_counted,
     a_closed_store_refuses,
 }
 
@@ -496,6 +497,48 @@ async fn figures_are_counted(log: &dyn Log) {
     log.append(scribe.say("a", 10)).await.unwrap();
     let stats = log.stats();
     assert_eq!((stats.commits, stats.appends, stats.events, stats.failures), (3, 3, 14, 0));
+}
+
+/// Two sessions of Ann's, one of Bob's, and some text in each.
+async fn written_by_two(log: &dyn Log) {
+    for (session, owner) in [("a", "ann"), ("b", "ann"), ("c", "bob")] {
+        let mut scribe = Scribe::new(session, owner);
+        log.append(scribe.open()).await.unwrap();
+        log.append(scribe.start("t", &"x".repeat(300_000), None)).await.unwrap();
+        log.append(scribe.say("t", 10)).await.unwrap();
+    }
+}
+
+async fn what_principals_store_is_counted(log: &dyn Log) {
+    let usage = async |principal: &str| log.usage(&PrincipalId::from(principal)).await.unwrap();
+    assert_eq!(usage("ann").await, Usage::default());
+    written_by_two(log).await;
+    let (ann, bob) = (usage("ann").await, usage("bob").await);
+    assert_eq!((ann.sessions, bob.sessions), (2, 1));
+    // A store may be a little behind.
+    assert!(
+        (600_000..1_500_000).contains(&ann.bytes) && (300_000..750_000).contains(&bob.bytes),
+        "{ann:?} {bob:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_principals_store_is_counted_to_the_byte_in_the_end() {
+    let (folder, memory) = (tempfile::tempdir().unwrap(), MemoryLog::with_chroniclers(tally::chroniclers()));
+    written_by_two(&memory).await;
+    let log = open(&folder);
+    written_by_two(&log).await;
+    log.close().await.unwrap();
+    let log = open(&folder);
+    for rebuilt in [false, true] {
+        if rebuilt {
+            log.rebuild_projections(|_, _| {}).await.unwrap();
+        }
+        for principal in ["ann", "bob"].map(PrincipalId::from) {
+            let expected = memory.usage(&principal).await.unwrap();
+            assert_eq!(log.usage(&principal).await.unwrap(), expected, "rebuilt: {rebuilt}");
+        }
+    }
 }
 
 async fn a_closed_store_refuses(log: &dyn Log) {
