@@ -168,7 +168,7 @@ impl Server {
         }));
         memory.note_in(&sessions);
         let buckets = PrincipalBuckets::new(&config.limits);
-        let speaks = voices.speaks() == switchboard_voice::Readiness::Ready;
+        let speech = crate::voices::speech(&voices);
         let hears = ears.hears();
         let voices = guests.voices.unwrap_or(voices);
         let gateway = Arc::new(Gateway::new(sessions.clone(), buckets, ears, voices));
@@ -194,7 +194,7 @@ impl Server {
         let tls = Tls::load(&config).map_err(|error| ServeError::Config(error.to_string()))?;
         let registry = Arc::new(Registry::default());
         let vip = if config.vip.enabled {
-            Some(VipHouse::open(&config, &host, &workshop, clock, speaks).await.map_err(ServeError::Config)?)
+            Some(VipHouse::open(&config, &host, &workshop, clock, speech).await.map_err(ServeError::Config)?)
         } else {
             None
         };

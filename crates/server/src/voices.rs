@@ -6,6 +6,7 @@ use std::sync::Arc;
 use switchboard_agents::Secret;
 use switchboard_agents::speech::RecogniserConfig;
 use switchboard_core::{VoiceEvent, VoiceOp};
+use switchboard_vip::Speech;
 use switchboard_voice::speak::SpeechConfig;
 use switchboard_voice::{Readiness, Voice, Voices, VoicesConfig};
 
@@ -48,6 +49,20 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Voices>, String> {
         report("answers are not spoken", voices.speaks(), silenced);
     }
     Ok(voices)
+}
+
+/// What there is of a voice, as VIP says it.
+pub(crate) fn speech(voices: &Voices) -> Speech {
+    let (hears, speaks) = (voices.hears(), voices.speaks());
+    let missing = [&hears, &speaks].into_iter().filter_map(|readiness| match readiness {
+        Readiness::Missing(missing) => Some(missing.clone()),
+        Readiness::Ready => None,
+    });
+    Speech {
+        missing: missing.collect(),
+        hears: hears == Readiness::Ready,
+        speaks: speaks == Readiness::Ready,
+    }
 }
 
 fn report(lack: &str, readiness: Readiness, meant: bool) {

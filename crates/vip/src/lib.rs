@@ -36,5 +36,5 @@ pub mod token;
 pub use conn::VipConnection;
 pub use limits::VipLimits;
 pub use protocol::{
-    DATA_CHANNEL, IceServer, NAME, PATHS, Provider, STREAM, SUBPROTOCOL, Service, VERSION, Vip,
+    DATA_CHANNEL, IceServer, NAME, PATHS, Provider, STREAM, SUBPROTOCOL, Service, Speech, VERSION, Vip,
 };

@@ -48,12 +48,23 @@ pub struct Service {
     pub ice_servers: Vec<IceServer>,
     /// Whether WebRTC is offered.
     pub webrtc: bool,
-    /// Whether anybody speaks: if not, answers are text.
-    pub speaks: bool,
+    /// What there is of a voice.
+    pub speech: Speech,
     /// What is said when the introduction is asked for and the agent has none.
     pub introduction: String,
     /// Whether the user may speak over it.
     pub introduction_interruptible: bool,
+}
+
+/// Whether this server understands speech and speaks, and what it lacks for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Speech {
+    /// Whether speech is understood: if not, users type.
+    pub hears: bool,
+    /// Whether answers are spoken: if not, they are text.
+    pub speaks: bool,
+    /// What is missing and what to do about it, for whoever runs the server; users are never told.
+    pub missing: Vec<String>,
 }
 
 /// A provider with an endpoint of its own.

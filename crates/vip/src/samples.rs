@@ -12,7 +12,7 @@ use switchboard_core::{Cell, Event, Found, Timestamp, TurnId};
 use crate::audio::Format;
 use crate::message::TurnDetection;
 use crate::minutes::{Settings, tables};
-use crate::protocol::{EXTERNAL, Service};
+use crate::protocol::{EXTERNAL, Service, Speech};
 use crate::token::{Seal, Unsealed};
 
 /// Believes whatever it has written itself, and anybody else who can.
@@ -49,7 +49,7 @@ pub(crate) fn service() -> Service {
         providers: Vec::new(),
         ice_servers: Vec::new(),
         webrtc: false,
-        speaks: true,
+        speech: Speech { hears: true, speaks: true, missing: Vec::new() },
         introduction: "Hello. This is a notice.".to_owned(),
         introduction_interruptible: true,
     }

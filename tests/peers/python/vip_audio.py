@@ -297,12 +297,15 @@ async def vip_029_audio_in_a_typed_turn(world):
     await stream.leave()
 
 
-async def rate_audio_bounds_how_far_ahead_a_client_may_be(world):
+async def vip_089_speech_may_arrive_all_at_once_after_a_stall(world):
     stream = await world.talk()
     await listen(stream, "voice", "ptt", stream_id=1)
     for seq in range(400):
         await stream.raw(frame(1, seq, seq * 20, silence(20)))
     await stream.wait(lambda: any(event.code == "RATE_AUDIO" for event in stream.log), "RATE_AUDIO for eight seconds at once")
+    await stream.barrier()
+    equal([event.code for event in stream.log if event.code], ["RATE_AUDIO"], "complaints about one burst")
+    await stream.leave()
 
 
 async def streams_have_to_be_of_the_client(world):

@@ -123,6 +123,7 @@ EVENTS = {
         {"session_id": SESSION_ID, "mode": MODE, "environment": ENVIRONMENT, "resumed": FLAG, "resume_window_s": COUNT, "context_version": COUNT, "audio": AUDIO, "turn_detection": TURN_DETECTION},
         resume_token=text(least=22),
         replay_from=COUNT,
+        speech=record({"hears": FLAG, "speaks": FLAG}),
     ),
     "server.ready": record({"context_version": {"type": "integer", "minimum": 1}}),
     "state.changed": FORMAL["state.changed"],

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use switchboard_core::{AgentId, Protocol, Rate};
 use switchboard_rtc::{Endpoint, RtcConfig};
-use switchboard_vip::{DATA_CHANNEL, IceServer, Provider, SUBPROTOCOL, Service, Vip};
+use switchboard_vip::{DATA_CHANNEL, IceServer, Provider, SUBPROTOCOL, Service, Speech, Vip};
 use tokio::sync::Semaphore;
 
 use super::{ABROAD, Peers, SharedKeys, VipErrands};
@@ -29,13 +29,13 @@ pub(crate) struct VipHouse {
 }
 
 impl VipHouse {
-    /// Reads keys, and opens the port of WebRTC peers. `speaks` says whether anybody here speaks.
+    /// Reads keys, and opens the port of WebRTC peers. `speech` says what there is of a voice.
     pub(crate) async fn open(
         config: &Config,
         host: &Arc<Host>,
         workshop: &Workshop,
         clock: Clock,
-        speaks: bool,
+        speech: Speech,
     ) -> Result<Self, String> {
         let vip = &config.vip;
         let folder = (config.store.kind == StoreKind::Sqlite).then(|| config.data_dir.join("vip"));
@@ -88,7 +88,7 @@ impl VipHouse {
             providers: vip.providers.iter().map(provider).collect(),
             ice_servers: ice_servers(config),
             webrtc: vip.webrtc.enabled,
-            speaks,
+            speech,
             introduction: vip.introduction.clone(),
             introduction_interruptible: vip.introduction_interruptible,
         };

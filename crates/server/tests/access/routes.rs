@@ -9,7 +9,7 @@ use switchboard_alicia::message::ModelInfo;
 use switchboard_alicia::{Alicia, Facts};
 use switchboard_asp::Asp;
 use switchboard_core::{Method, Protocol, Right, Transport};
-use switchboard_vip::Vip;
+use switchboard_vip::{Speech, Vip};
 
 /// One way in: `GET /path`, or `WS /path` for a WebSocket.
 pub(crate) type Way = String;
@@ -51,7 +51,7 @@ fn protocols() -> Vec<Box<dyn Protocol>> {
         providers: Vec::new(),
         ice_servers: Vec::new(),
         webrtc: true,
-        speaks: false,
+        speech: Speech::default(),
         introduction: String::new(),
         introduction_interruptible: true,
     };

@@ -13,7 +13,7 @@ use switchboard_vip::codec::{decode_client, decode_server, encode_client, encode
 use switchboard_vip::context::Context;
 use switchboard_vip::message::TurnDetection;
 use switchboard_vip::minutes::{CHRONICLE, Minute, Secretary, Settings};
-use switchboard_vip::{STREAM, Service, Vip, VipLimits};
+use switchboard_vip::{STREAM, Service, Speech, Vip, VipLimits};
 
 use super::Choices;
 use super::connection::Bench;
@@ -97,7 +97,7 @@ pub fn vip_connection(bytes: &[u8]) {
         providers: Vec::new(),
         ice_servers: Vec::new(),
         webrtc: false,
-        speaks: choice & 1 == 0,
+        speech: Speech { hears: true, speaks: choice & 1 == 0, missing: Vec::new() },
         introduction: "Hello. This is a notice.".to_owned(),
         introduction_interruptible: choice & 2 == 0,
     };

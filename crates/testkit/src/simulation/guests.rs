@@ -8,7 +8,7 @@ use switchboard_aip::{Aip, AipLimits};
 use switchboard_alicia::message::ModelInfo;
 use switchboard_alicia::{Alicia, AliciaLimits, Facts};
 use switchboard_core::{Principal, Seed};
-use switchboard_vip::{Vip, VipLimits};
+use switchboard_vip::{Speech, Vip, VipLimits};
 
 use super::Tongue;
 use super::acolyte::Coder;
@@ -82,7 +82,7 @@ pub(super) fn protocols(tap: &Tap) -> BTreeMap<Tongue, Tapped> {
         providers: Vec::new(),
         ice_servers: Vec::new(),
         webrtc: false,
-        speaks: false,
+        speech: Speech::default(),
         introduction: String::new(),
         introduction_interruptible: true,
     };

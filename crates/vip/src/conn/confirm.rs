@@ -58,7 +58,7 @@ impl VipConnection {
             expires_at: self.now.after(ttl),
             ui: channels.contains(&Channel::Ui),
         };
-        if channel == Some("voice") && self.service.speaks && !self.muted {
+        if channel == Some("voice") && self.service.speech.speaks && !self.muted {
             return self.ask_by_voice(reference);
         }
         self.ask_on_screen(reference, "ui", None);

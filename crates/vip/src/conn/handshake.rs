@@ -15,7 +15,7 @@ use crate::error::{Code, Fault};
 use crate::matrix::Trigger;
 use crate::message::{
     ActionResult, AnnounceReason, AudioChoice, ClientConnect, Environment, Framing, Head, Mode, Resume,
-    ServerEvent, ServerReady, SessionConnected,
+    ServerEvent, ServerReady, SessionConnected, SpeechOffer,
 };
 use crate::minutes::{CHRONICLE, Minute, Minutes, tables};
 use crate::protocol::VERSION;
@@ -196,6 +196,10 @@ impl VipConnection {
                 framing: Framing::from_name(&self.settings.framing).unwrap_or(Framing::Binary),
             },
             turn_detection: self.settings.turn_detection,
+            speech: (self.kind != Kind::Control).then(|| {
+                let speech = &self.service.speech;
+                SpeechOffer { hears: speech.hears, speaks: speech.speaks }
+            }),
         };
         let event = ServerEvent::SessionConnected(Box::new(connected));
         self.say(&event, About { reply_to: Some(event_id.to_owned()), ..About::default() });

@@ -369,20 +369,16 @@ impl VipConnection {
             return self.bad_audio("no such stream was announced".to_owned());
         }
         let from = *floor.audio_from.get_or_insert(self.now);
-        floor.received_ms += duration_ms(frame, self.settings.input);
+        // What is dropped was not received: the frames after it are measured without it.
+        let received_ms = floor.received_ms + duration_ms(frame, self.settings.input);
         let elapsed = u64::try_from(self.now.since(from).as_millis()).unwrap_or(u64::MAX);
-        let ahead = floor.received_ms.saturating_sub(elapsed);
+        let ahead = received_ms.saturating_sub(elapsed);
         if ahead > MOST_AHEAD_MS {
-            return self.flooded_audio(ahead);
+            return self.flooded_audio(Duration::from_millis(ahead - MOST_AHEAD_MS));
         }
+        floor.received_ms = received_ms;
         if !frame.payload.is_empty() {
             self.voice(VoiceOp::Packet(frame.payload.clone()));
-        }
-    }
-
-    fn flooded_audio(&mut self, ahead: u64) {
-        if self.complains_about_audio() {
-            self.flooded(Code::RateAudio, Duration::from_millis(ahead - MOST_AHEAD_MS));
         }
     }
 
@@ -533,19 +529,22 @@ fn duration_ms(frame: &AudioFrame, format: Format) -> u64 {
     u64::try_from(millis).unwrap_or_default()
 }
 
+/// What the user is told. Reasons that name what a server lacks are for who runs it: they are in its log, and in
+/// what can be discovered of it.
 fn fault_of(why: Unheard) -> Fault {
     match why {
         Unheard::NoSpeech => Fault::new(Code::RecNoSpeech),
         Unheard::NoWords => Fault::new(Code::RecNoMatch),
         Unheard::Audio(reason) => Fault::new(Code::RecAudioQuality).because(reason),
         Unheard::Language => Fault::new(Code::RecLanguage),
-        Unheard::Unavailable(reason) => Fault::new(Code::ProvUnavailable).because(reason),
-        Unheard::Exhausted(reason) => Fault::new(Code::ProvQuota).because(reason),
-        Unheard::Refused(reason) => Fault::new(Code::ProvRejected).because(reason),
+        Unheard::Unavailable(_) => Fault::new(Code::ProvUnavailable).because(NOT_HEARD),
+        Unheard::Exhausted(_) => Fault::new(Code::ProvQuota).because(NOT_HEARD),
+        Unheard::Refused(_) => Fault::new(Code::ProvRejected).because(NOT_HEARD),
         Unheard::Late => Fault::new(Code::ProvTimeout),
     }
 }
 
+const NOT_HEARD: &str = "Speech cannot be understood now. Typing still works.";
 const LONGEST_TEXT: usize = 16_384;
 const MOST_AHEAD_MS: u64 = 2_500;
 const LATE_AUDIO: Duration = Duration::from_secs(2);

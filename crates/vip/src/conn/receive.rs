@@ -1,6 +1,6 @@
 //! What comes in: in order, not too fast, and only where the state allows it (§6, §10.3).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use switchboard_core::{Bucket, Frame, Rate, Timestamp};
@@ -41,7 +41,7 @@ pub(super) struct Incoming {
     events: Bucket,
     updates: Bucket,
     malformed: Strikes,
-    pub(super) floods: Strikes,
+    floods: Floods,
 }
 
 impl Incoming {
@@ -61,7 +61,7 @@ impl Incoming {
             events: Bucket::new(Rate::per_second(limits.events.into(), limits.events_burst.into())),
             updates: Bucket::new(Rate::per_second(limits.updates.into(), limits.updates.into())),
             malformed: Strikes::new(3),
-            floods: Strikes::new(3),
+            floods: Floods::new(limits),
         }
     }
 
@@ -89,6 +89,35 @@ impl Strikes {
             self.times.pop_front();
         }
         self.times.len() >= self.most
+    }
+}
+
+/// What came too fast. A burst of many messages is one episode: it counts once, however many are refused in it.
+#[derive(Debug)]
+struct Floods {
+    strikes: Strikes,
+    /// When an episode of each kind was last counted.
+    counted: BTreeMap<&'static str, Timestamp>,
+    /// How often a refusal is told; an episode does not answer without end.
+    answers: Bucket,
+}
+
+impl Floods {
+    fn new(limits: &VipLimits) -> Self {
+        Self {
+            strikes: Strikes::new(3),
+            counted: BTreeMap::new(),
+            answers: Bucket::new(Rate::per_second(limits.events.into(), limits.events_burst.into())),
+        }
+    }
+
+    /// Whether this is the first refusal of an episode: the first of its kind within a second.
+    fn begins(&mut self, code: Code, now: Timestamp) -> bool {
+        let begins = self.counted.get(code.name()).is_none_or(|at| now.since(*at) >= EPISODE);
+        if begins {
+            self.counted.insert(code.name(), now);
+        }
+        begins
     }
 }
 
@@ -147,7 +176,11 @@ impl VipConnection {
             }
         }
         if let Err(wait) = self.incoming.events.take(1, self.now) {
-            return self.flooded(Code::RateEvents, wait);
+            let event_id = match &decoded {
+                Ok((head, _)) => Some(head.id.as_str()),
+                Err(Malformed { head, .. }) => head.as_ref().map(|head| head.id.as_str()),
+            };
+            return self.flooded(event_id, wait);
         }
         match decoded {
             Ok((head, event)) => self.dispatch(head, event),
@@ -159,11 +192,27 @@ impl VipConnection {
         }
     }
 
-    pub(super) fn flooded(&mut self, code: Code, wait: Duration) {
+    /// An event came too fast, and was not looked at: its sender is told which one.
+    fn flooded(&mut self, event_id: Option<&str>, wait: Duration) {
+        let begins = self.incoming.floods.begins(Code::RateEvents, self.now);
+        if begins || self.incoming.floods.answers.take(1, self.now).is_ok() {
+            self.refuse_flood(Code::RateEvents, event_id, wait, begins);
+        }
+    }
+
+    /// Audio came too fast, and was dropped: told once an episode, not once a frame.
+    pub(super) fn flooded_audio(&mut self, wait: Duration) {
+        if self.incoming.floods.begins(Code::RateAudio, self.now) {
+            self.refuse_flood(Code::RateAudio, None, wait, true);
+        }
+    }
+
+    fn refuse_flood(&mut self, code: Code, event_id: Option<&str>, wait: Duration, counts: bool) {
         let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
         let fault = Fault::new(code).after(wait);
-        let fault = if self.incoming.floods.strike(self.now) { fault.fatally() } else { fault };
-        self.complain(&fault);
+        let fault = if let Some(event_id) = event_id { fault.about(event_id) } else { fault };
+        let fatal = counts && self.incoming.floods.strikes.strike(self.now);
+        self.complain(&if fatal { fault.fatally() } else { fault });
     }
 
     fn dispatch(&mut self, head: Head, event: ClientEvent) {
@@ -194,7 +243,7 @@ impl VipConnection {
         if let ClientEvent::StateUpdate(Update(update)) = event {
             match self.incoming.updates.take(1, self.now) {
                 Ok(()) => self.state_update(head, &update),
-                Err(wait) => self.flooded(Code::RateEvents, wait),
+                Err(wait) => self.flooded(Some(&head.id), wait),
             }
             return None;
         }
@@ -260,5 +309,7 @@ impl VipConnection {
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Refusals of one kind that are no further apart belong together.
+const EPISODE: Duration = Duration::from_secs(1);
 /// Frames that may come before the session is known.
 const MOST_EARLY: usize = 256;

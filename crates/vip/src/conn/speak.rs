@@ -38,6 +38,8 @@ pub(super) struct Response {
     mentioned: bool,
     opened: bool,
     spoken: bool,
+    /// Whether sound was announced: its end is told even if none came.
+    audible: bool,
     /// Whether everything that will be said is known.
     pub(super) ended: bool,
     pub(super) failed: bool,
@@ -124,6 +126,7 @@ impl VipConnection {
             mentioned: false,
             opened: false,
             spoken: false,
+            audible: false,
             ended: false,
             failed: false,
             done: false,
@@ -206,14 +209,14 @@ impl VipConnection {
 
     /// Begins to say what is there.
     pub(super) fn open_response(&mut self) {
-        let speaks = self.service.speaks && !self.muted && self.kind != Kind::Control;
+        let speaks = self.service.speech.speaks && !self.muted && self.kind != Kind::Control;
         let Some(response) = &mut self.response else { return };
         if response.opened {
             return;
         }
         response.opened = true;
         response.mentioned = true;
-        response.spoken = speaks;
+        (response.spoken, response.audible) = (speaks, speaks);
         if response.ended {
             response.expects_reply |= response.text.trim_end().ends_with('?');
         }
@@ -290,7 +293,7 @@ impl VipConnection {
             return;
         }
         let id = response.id.clone();
-        if response.audio_from.is_some() {
+        if response.audible {
             let (stream_id, duration_ms) = (response.stream, response.sent_ms);
             let end = AudioEnd { response_id: id.clone(), stream_id, duration_ms };
             self.say(&ServerEvent::AudioEnd(end), of_response(&id));
@@ -416,9 +419,9 @@ impl VipConnection {
                     self.end_speech(if failed { ResponseStatus::Failed } else { ResponseStatus::Complete });
                 }
             }
-            VoiceEvent::Mute { response, why } => {
+            VoiceEvent::Mute { response, .. } => {
                 if current(response) && self.state() == State::AiSpeaking {
-                    self.lost_voice(&why);
+                    self.lost_voice();
                 }
             }
             VoiceEvent::Speech { .. }
@@ -429,14 +432,9 @@ impl VipConnection {
         }
     }
 
-    /// The rest can only be read.
-    fn lost_voice(&mut self, why: &switchboard_core::Dumb) {
-        let reason = match why {
-            switchboard_core::Dumb::Unavailable(reason) | switchboard_core::Dumb::Failed(reason) => {
-                reason.clone()
-            }
-        };
-        self.complain(&Fault::new(Code::ProvTtsFailed).because(reason));
+    /// The rest can only be read. Why is for who runs the server: the voice has put it into the log.
+    fn lost_voice(&mut self) {
+        self.complain(&Fault::new(Code::ProvTtsFailed));
         let Some(response) = &mut self.response else { return };
         response.spoken = false;
         if response.ended {

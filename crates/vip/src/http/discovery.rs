@@ -23,6 +23,11 @@ impl Exchange {
             "modes": modes,
             "transports": transports,
             "audio": { "input": formats, "output": formats },
+            "speech": {
+                "hears": self.service.speech.hears,
+                "speaks": self.service.speech.speaks,
+                "missing": self.service.speech.missing,
+            },
             "subprotocols": [SUBPROTOCOL],
             "jwks_uri": format!("{base}{}", protocol::KEYS),
             "session_endpoint": format!("{base}{}", protocol::SESSIONS),

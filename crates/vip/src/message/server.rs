@@ -39,6 +39,18 @@ pub struct SessionConnected {
     pub audio: AudioChoice,
     /// How turns begin and end.
     pub turn_detection: TurnDetection,
+    /// What this server can do by voice; nothing is said of it where a provider does that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speech: Option<SpeechOffer>,
+}
+
+/// Whether speech is understood, and whether answers are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpeechOffer {
+    /// If not, users type.
+    pub hears: bool,
+    /// If not, answers are text.
+    pub speaks: bool,
 }
 
 /// The context is accepted.

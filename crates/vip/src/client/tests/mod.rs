@@ -60,6 +60,7 @@ fn shop() -> Value {
 
 fn connected() -> SessionConnected {
     SessionConnected {
+        speech: None,
         session_id: "vs_1".into(),
         mode: Mode::External,
         environment: Environment::Production,

@@ -251,6 +251,66 @@ fn audio_does_not_run_far_ahead_of_the_clock() {
 }
 
 #[test]
+fn vip_089_speech_that_arrives_at_once_after_a_stall_costs_one_strike_and_no_more_than_what_is_dropped() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.take_floor("t-1");
+    stage.said();
+    let burst = |stage: &mut Stage, millis: usize| {
+        for _ in 0..millis / 20 {
+            stage.feed(Input::Frame(heard(1, false, 20)));
+        }
+    };
+    burst(&mut stage, 5_000);
+    assert_eq!((stage.codes(), stage.closed), (vec!["RATE_AUDIO".to_owned()], None));
+    assert_eq!(packets(&stage), 125, "2.5 s of it");
+    // The turn goes on at once: the dropped frames do not count against those that follow in time.
+    stage.pass(20);
+    burst(&mut stage, 20);
+    assert_eq!((packets(&stage), stage.said().len()), (126, 0));
+    // A second burst a while later is a second strike, and the third the last.
+    stage.pass(2_000);
+    burst(&mut stage, 3_000);
+    assert_eq!((stage.codes(), stage.closed), (vec!["RATE_AUDIO".to_owned()], None));
+    stage.pass(2_000);
+    burst(&mut stage, 3_000);
+    assert_eq!(stage.codes()[0], "RATE_AUDIO");
+    assert_eq!(stage.closed.map(|close| close.code), Some(4429));
+}
+
+#[test]
+fn vip_093_what_a_server_lacks_is_known_at_once_and_how_to_mend_it_is_not_told_to_users() {
+    for hears in [true, false] {
+        let mut stage = Stage::new(|_, service| {
+            service.speech.hears = hears;
+            service.speech.missing = vec!["run `switchboard models fetch onnxruntime`".to_owned()];
+        });
+        let connected = stage.one("session.connected");
+        assert_eq!(connected["data"]["speech"], json!({ "hears": hears, "speaks": true }));
+        assert!(!connected.to_string().contains("switchboard"));
+    }
+    let hint = || "run `switchboard models fetch onnxruntime`".to_owned();
+    for (why, code) in [
+        (Unheard::Unavailable(hint()), "PROV_UNAVAILABLE"),
+        (Unheard::Exhausted(hint()), "PROV_QUOTA"),
+        (Unheard::Refused(hint()), "PROV_REJECTED"),
+    ] {
+        let mut stage = Stage::new(|_, _| {});
+        stage.take_floor("t-1");
+        stage.send("input.end", Some("t-1"), json!({ "reason": "silence" }));
+        stage.said();
+        stage.feed(Input::Voice(VoiceEvent::Unheard { turn: 1, why }));
+        let error = stage.one("error.recoverable");
+        assert_eq!(error["data"]["code"], code);
+        let message = error["data"]["message"].as_str().unwrap();
+        assert!(message.contains("Typing still works") && !message.contains("switchboard"), "{message}");
+    }
+    // Where a provider does the hearing, this server says nothing of it.
+    let mut control = Stage::opened(|setup| setup.kind = Kind::Control);
+    control.hello(json!({}));
+    assert_eq!(control.one("session.connected")["data"].get("speech"), None);
+}
+
+#[test]
 fn vip_029_audio_outside_of_a_turn_is_dropped_and_not_complained_about_for_ever() {
     let mut stage = Stage::new(|_, _| {});
     for _ in 0..50 {

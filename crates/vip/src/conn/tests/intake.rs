@@ -72,7 +72,7 @@ fn vip_025_the_fifth_violation_in_a_minute_is_the_last() {
 }
 
 #[test]
-fn events_have_a_rate_and_the_third_flood_is_the_last() {
+fn vip_089_a_flood_of_events_is_one_strike_a_second_and_the_third_is_the_last() {
     let mut stage = Stage::new(|_, _| {});
     stage.said();
     let ping = |stage: &mut Stage| stage.send("session.ping", None, json!({ "nonce": "n" }));
@@ -84,13 +84,47 @@ fn events_have_a_rate_and_the_third_flood_is_the_last() {
     ping(&mut stage);
     let refused = stage.one("error.recoverable");
     assert_eq!(
-        (&refused["data"]["code"], &refused["data"]["retry_after_ms"]),
-        (&json!("RATE_EVENTS"), &json!(20))
+        (&refused["data"]["code"], &refused["data"]["retry_after_ms"], &refused["reply_to"]),
+        (&json!("RATE_EVENTS"), &json!(20), &json!("c-101"))
     );
-    ping(&mut stage);
-    assert_eq!((stage.codes().len(), stage.closed), (1, None));
-    ping(&mut stage);
-    assert_eq!(stage.closed.map(|close| close.code), Some(4429));
+    // However many there are at once, it is one flood: each of them is told that it was refused, up to a bound.
+    for _ in 0..1_000 {
+        ping(&mut stage);
+    }
+    assert_eq!((stage.codes(), stage.closed), (vec!["RATE_EVENTS".to_owned(); 100], None));
+    // One that does not stop is over in its third second.
+    for closed in [None, Some(4429)] {
+        stage.pass(1_000);
+        for _ in 0..60 {
+            ping(&mut stage);
+        }
+        assert_eq!(stage.closed.map(|close| close.code), closed);
+    }
+    assert_eq!(stage.one("error.fatal")["data"]["code"], "RATE_EVENTS");
+}
+
+#[test]
+fn vip_089_many_updates_at_once_are_one_strike() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.said();
+    for version in 2..=31 {
+        let change = json!({ "mode": "delta", "base_version": version - 1, "context_version": version });
+        stage.send("state.update", None, change);
+    }
+    let (acknowledged, refused): (Vec<Value>, Vec<Value>) =
+        stage.said().into_iter().partition(|event| event["type"] == "state.ack");
+    // One was sent before. Whoever was refused knows which one.
+    assert_eq!((acknowledged.len(), refused.len(), stage.closed), (4, 26, None));
+    assert!(refused.iter().all(|event| event["data"]["code"] == "RATE_EVENTS"));
+    assert_eq!(refused[0]["reply_to"], "c-7");
+    // Floods that are seconds apart are several.
+    for closed in [None, Some(4429)] {
+        stage.pass(1_000);
+        for version in 2..=11 {
+            stage.send("state.update", None, json!({ "mode": "delta", "base_version": 9, "context_version": version }));
+        }
+        assert_eq!(stage.closed.map(|close| close.code), closed);
+    }
 }
 
 #[test]

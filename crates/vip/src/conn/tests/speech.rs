@@ -201,6 +201,40 @@ fn a_voice_that_never_begins_does_not_keep_the_floor() {
 }
 
 #[test]
+fn vip_090_an_answer_without_a_sound_has_its_end_and_nobody_waits_for_it() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.type_in("t-1", "celebrate");
+    stage.words("🎉🎉🎉");
+    stage.end_turn(TurnEnd::complete());
+    let response = stage.response();
+    assert_eq!(stage.one("response.audio")["data"]["modality"], "audio");
+    stage.feed(Input::Voice(VoiceEvent::Said { response, duration_ms: 0 }));
+    let said = stage.said();
+    assert_eq!(kinds(&said), ["audio.end", "response.done"]);
+    assert_eq!(said[0]["data"]["duration_ms"], 0);
+    assert_eq!(said[0]["data"]["response_id"], said[1]["data"]["response_id"]);
+    // And so has one whose voice fails before its first sound.
+    let mut stage = Stage::new(|_, _| {});
+    stage.type_in("t-1", "tell me");
+    stage.words("Yes.");
+    stage.end_turn(TurnEnd::complete());
+    let response = stage.response();
+    stage.said();
+    let why = switchboard_core::Dumb::Failed("no".to_owned());
+    stage.feed(Input::Voice(VoiceEvent::Mute { response, why }));
+    assert_eq!(kinds(&stage.said()), ["error.recoverable", "audio.end", "response.done"]);
+    // Where no sound was announced, there is no end of it.
+    let mut silent = Stage::new(|_, service| service.speech.speaks = false);
+    silent.type_in("t-1", "tell me");
+    silent.words("Yes.");
+    silent.end_turn(TurnEnd::complete());
+    let said = silent.said();
+    let answer = said.iter().find(|event| event["type"] == "response.audio").unwrap();
+    assert_eq!(answer["data"]["modality"], "text");
+    assert!(!kinds(&said).contains(&"audio.end"));
+}
+
+#[test]
 fn a_voice_that_is_lost_leaves_the_words() {
     let mut stage = Stage::new(|_, _| {});
     stage.type_in("t-1", "tell me");
@@ -210,15 +244,17 @@ fn a_voice_that_is_lost_leaves_the_words() {
     // What belongs to another response is nobody's business.
     stage.feed(Input::Voice(packet(response + 1, 0)));
     assert!(stage.frames.is_empty() && stage.said().is_empty());
-    let why = switchboard_core::Dumb::Failed("no".to_owned());
+    let why = switchboard_core::Dumb::Unavailable("install the package flite".to_owned());
     stage.feed(Input::Voice(VoiceEvent::Mute { response, why }));
-    assert_eq!(stage.codes(), ["PROV_TTS_FAILED"]);
+    let lost = stage.one("error.recoverable");
+    assert_eq!(lost["data"]["code"], "PROV_TTS_FAILED");
+    assert!(!lost.to_string().contains("flite"), "that is for who runs the server (VIP-093)");
     let asked = stage.voice.len();
     stage.words("More. ");
     stage.end_turn(TurnEnd::complete());
     let said = stage.said();
-    assert_eq!(kinds(&said), ["response.text.delta", "response.done"]);
-    assert_eq!((&said[1]["data"]["status"], stage.voice.len()), (&json!("complete"), asked));
+    assert_eq!(kinds(&said), ["response.text.delta", "audio.end", "response.done"]);
+    assert_eq!((&said[2]["data"]["status"], stage.voice.len()), (&json!("complete"), asked));
 }
 
 #[test]
