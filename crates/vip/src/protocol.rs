@@ -15,7 +15,7 @@ use crate::conn::{self, Kind};
 use crate::error::{Code, Fault};
 use crate::http::{self, Recent};
 use crate::limits::VipLimits;
-use crate::minutes::tables;
+use crate::minutes::{Arrivals, tables};
 use crate::record::SessionRecord;
 use crate::token::{self, EphemeralClaims, Seal, SessionClaims, Unsealed};
 
@@ -25,6 +25,7 @@ pub struct Vip {
     pub(crate) limits: Arc<VipLimits>,
     pub(crate) service: Arc<Service>,
     pub(crate) recent: Arc<Recent>,
+    pub(crate) arrivals: Arc<Arrivals>,
 }
 
 /// What the deployment says of itself.
@@ -120,7 +121,12 @@ impl fmt::Debug for Service {
 impl Vip {
     /// With these limits.
     pub fn new(limits: VipLimits, service: Service) -> Self {
-        Self { limits: Arc::new(limits), service: Arc::new(service), recent: Arc::new(Recent::default()) }
+        Self {
+            limits: Arc::new(limits),
+            service: Arc::new(service),
+            recent: Arc::default(),
+            arrivals: Arc::default(),
+        }
     }
 
     /// The claims of the session token that comes with a request, wherever it is.

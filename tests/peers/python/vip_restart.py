@@ -25,6 +25,11 @@ async def before(world):
         stream = await reach(world, state)
         left[state] = stream
     stream = await world.talk()
+    await say(stream, "sentences 40")
+    stream.response = await speaking(stream)
+    await stream.wait(lambda: stream.response.ms > 3000, "three seconds of an answer")
+    left["speaking"] = stream
+    stream = await world.talk()
     await say(stream, 'press secret.fill {"value":"a password"}')
     stream.invoke = await invoked(stream, "secret.fill")
     left["secret"] = stream
@@ -107,6 +112,16 @@ async def vip_034_what_was_half_spoken_is_incomplete(world):
     equal(stream.response.done and stream.response.done["status"], "incomplete", "status")
     items = [item for item in await world.history(back.session) if item["role"] == "assistant" and item["kind"] == "message"]
     equal([item["status"] for item in items], ["incomplete"], "history")
+    await one_more(world, back)
+
+
+async def vip_095_what_was_heard_of_it_is_kept(world):
+    stream = world.left["speaking"]
+    back = await again(world, stream)
+    (item,) = [item for item in await world.history(back.session) if item["role"] == "assistant" and item["kind"] == "message"]
+    equal((item["status"], item["response_id"]), ("incomplete", stream.response.id), "the answer that the death cut off")
+    text = stream.response.opened.get("content") or stream.response.caption
+    ensure(item["text"] and text.startswith(item["text"]) and len(item["text"]) < len(text), f"heard {item['text']!r} of {text!r}")
     await one_more(world, back)
 
 
@@ -215,6 +230,7 @@ CHECKS = [
     a_turn_that_was_listened_to_is_discarded,
     a_turn_that_was_thought_about_is_over,
     vip_034_what_was_half_spoken_is_incomplete,
+    vip_095_what_was_heard_of_it_is_kept,
     an_action_that_was_open_is_not_asked_for_again,
     vip_079_a_password_that_was_to_be_filled_in_is_gone,
     vip_078_what_was_over_is_still_over,

@@ -34,6 +34,10 @@ pub(super) struct Deadlines {
     pub(super) copy_by: Option<Timestamp>,
     /// What the user was answered while nobody was connected, unless it goes on before.
     pub(super) missed_at: Option<Timestamp>,
+    /// What was heard so far is put on record.
+    pub(super) heard_at: Option<Timestamp>,
+    /// The number of the last event is put on record, if that was not done with an event.
+    count_at: Option<Timestamp>,
 }
 
 impl Deadlines {
@@ -53,6 +57,8 @@ impl Deadlines {
             playback_by: None,
             copy_by: None,
             missed_at: None,
+            heard_at: None,
+            count_at: None,
         }
     }
 
@@ -76,6 +82,7 @@ impl Deadlines {
         }
         if state != State::AiSpeaking {
             self.playback_by = None;
+            self.heard_at = None;
         }
     }
 
@@ -118,6 +125,8 @@ impl VipConnection {
             deadlines.playback_by,
             deadlines.copy_by,
             deadlines.missed_at,
+            deadlines.heard_at,
+            deadlines.count_at,
             listening.and_then(|floor| floor.listen_by),
             listening.map(|floor| floor.longest_by),
             self.acts.next_wake(),
@@ -164,8 +173,25 @@ impl VipConnection {
         if due(self.deadlines.missed_at) {
             self.tell_missed();
         }
+        if due(self.deadlines.heard_at) {
+            self.deadlines.heard_at = None;
+            self.note_heard();
+        }
+        if due(self.deadlines.count_at) {
+            self.deadlines.count_at = None;
+            if self.outgoing.counted < self.outgoing.seq {
+                self.note_number(false);
+            }
+        }
         self.listen_timeout();
         self.acts_timeout();
+    }
+
+    /// Events that are never sent again are not on record; that they were sent is, a little later.
+    pub(super) fn count_later(&mut self) {
+        if self.phase == Phase::Live && self.outgoing.counted < self.outgoing.seq {
+            self.deadlines.count_at.get_or_insert_with(|| self.now.after(COUNT_AFTER));
+        }
     }
 
     fn keep_alive(&mut self) {
@@ -220,6 +246,7 @@ fn before(at: Timestamp, lead: Duration) -> Timestamp {
     Timestamp::from_micros(at.as_micros().saturating_sub(u64::try_from(lead.as_micros()).unwrap_or_default()))
 }
 
+const COUNT_AFTER: Duration = Duration::from_secs(1);
 const PING_EVERY: Duration = Duration::from_secs(15);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 const MOST_MISSED: u32 = 2;

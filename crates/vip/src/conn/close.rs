@@ -117,11 +117,11 @@ impl VipConnection {
         self.outgoing.close(Close { code: 4409, reason: "SES_REPLACED" });
     }
 
+    /// The newer transport has numbers of its own, so that this one is given to nothing else.
     fn unrecorded(&self, fault: &Fault) -> String {
         let seq = self.outgoing.seq + 1;
         let head = message::Head {
-            // The newer transport goes on with the same numbers.
-            id: format!("s-{seq}-{}", self.transport),
+            id: format!("s-{seq}"),
             seq,
             ts: self.now.as_millis(),
             state_seq: self.machine.seq(),
@@ -133,8 +133,8 @@ impl VipConnection {
     /// Lets go of the session, which waits.
     fn let_go(&mut self) {
         self.suspend();
-        if self.generation > 0 {
-            self.outgoing.note(Minute::Numbered { seq: self.outgoing.seq });
+        if self.transport > 0 {
+            self.note_number(true);
         }
         let (attachment, generation) = (self.attachment.clone(), self.held());
         if generation > 0 {
@@ -143,12 +143,18 @@ impl VipConnection {
         }
     }
 
+    /// Puts on record which number was the last.
+    pub(super) fn note_number(&mut self, last: bool) {
+        let (seq, transport) = (self.outgoing.seq, self.transport);
+        self.outgoing.note(Minute::Numbered { seq, transport, last });
+    }
+
     /// What there is to let go of, by its generation. A transport that was never let in has replaced another all
     /// the same, and nobody but it can say that the session is alone now. What is being asked for comes before.
     fn held(&self) -> u32 {
         match &self.incoming.before {
-            Some(before) => before.generation.saturating_add((self.phase == Phase::Admitting).into()),
-            None => self.generation,
+            Some(before) if self.generation == 0 => before.generation.saturating_add((self.phase == Phase::Admitting).into()),
+            _ => self.generation,
         }
     }
 

@@ -26,7 +26,7 @@ impl VipConnection {
             }
             Event::AttachmentOpened { attachment, generation, .. } => {
                 if *attachment == self.attachment && *generation > self.generation && self.generation > 0 {
-                    self.replaced();
+                    self.regain();
                 }
             }
             Event::TurnAccepted { turn, origin, .. } => {
@@ -93,10 +93,14 @@ impl VipConnection {
     }
 
     fn noted(&mut self, minute: &Minute) {
-        if let Minute::Opened { transport } = minute
-            && *transport > self.transport
-        {
-            self.replaced();
+        if let Minute::Opened { arrival } = minute {
+            self.succession.open(arrival);
+            let held = self.succession.is_held_by(&self.arrival);
+            if *arrival == self.arrival {
+                self.in_line(held);
+            } else if self.phase != Phase::Opening && !held {
+                self.replaced();
+            }
         }
         if let Minute::Ended { .. } = minute {
             self.ended_elsewhere();

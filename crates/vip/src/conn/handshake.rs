@@ -97,11 +97,10 @@ impl VipConnection {
         if let Some(settings) = &minutes.settings {
             self.settings = settings.clone();
         }
-        self.transport = minutes.transport + 1;
-        self.outgoing.seq = minutes.sent.max(minutes.numbered.unwrap_or_default());
+        self.succession = minutes.succession.clone();
+        self.outgoing.seq = minutes.from.max(minutes.last).max(minutes.sent);
         // Whoever carries the session so far sees this, and lets go of it.
-        self.outgoing.note(Minute::Opened { transport: self.transport });
-        self.phase = Phase::Greeting;
+        self.outgoing.note(Minute::Opened { arrival: self.arrival.clone() });
         self.deadlines.greeting(&self.limits, self.now);
         for turn in view.turns.iter().filter(|turn| turn.ended.is_none()) {
             let ours = turn.origin.attachment.as_ref() == Some(&self.attachment);
@@ -113,9 +112,41 @@ impl VipConnection {
             tool.executor == switchboard_core::model::Executor::Attachment(self.attachment.clone())
         };
         self.tools = view.tools.iter().filter(mine).map(|tool| (tool.name.clone(), tool.clone())).collect();
+    }
+
+    /// This transport is on record, with numbers of its own: it has the session, or a newer one was there before.
+    pub(super) fn in_line(&mut self, held: bool) {
+        if self.phase != Phase::Opening {
+            return;
+        }
+        if let Some(before) = &self.incoming.before {
+            (self.transport, self.outgoing.seq) = (before.transport, before.from);
+            self.outgoing.counted = before.from;
+        }
+        if !held {
+            return self.replaced();
+        }
+        self.phase = Phase::Greeting;
         for frame in self.incoming.take_early() {
             self.receive(frame);
         }
+    }
+
+    /// A transport that has lost the session, and did not know, has taken it over: it goes as soon as it does.
+    pub(super) fn regain(&mut self) {
+        if self.phase != Phase::Live || self.regaining {
+            return;
+        }
+        self.regaining = true;
+        let op = Op::TakeOver { attachment: self.attachment.clone(), secret: None, next_secret: None };
+        self.submit(op, |connection, outcome| {
+            connection.regaining = false;
+            match outcome {
+                Ok(Reply::Attachment(view)) => connection.generation = view.generation,
+                Ok(_) => {}
+                Err(_) => connection.fail(&Fault::new(Code::Internal)),
+            }
+        });
     }
 
     /// The hello of the client.
@@ -135,7 +166,7 @@ impl VipConnection {
         if let Some(resume) = &hello.resume {
             let agreed = self.settings.resume_s > 0 && before.resume == Some(digest_of(&resume.resume_token));
             // Numbers go on from what the client has seen: it cannot make them up.
-            if !agreed || resume.last_server_seq > before.most_seen() {
+            if !agreed || resume.last_server_seq > before.from {
                 return self.fail(&Fault::new(Code::SesResumeRejected).about(head.id.clone()));
             }
         }
@@ -150,24 +181,36 @@ impl VipConnection {
             Op::OpenAttachment { attachment, generation: 1, secret: None, window_ms }
         };
         let event_id = head.id.clone();
-        self.submit(op, move |connection, outcome| connection.admit(&event_id, hello, outcome));
+        self.submit(op, move |connection, outcome| connection.admit(event_id, hello, outcome));
     }
 
-    fn admit(&mut self, event_id: &str, hello: ClientConnect, outcome: Result<Reply, Reject>) {
+    fn admit(&mut self, event_id: String, hello: ClientConnect, outcome: Result<Reply, Reject>) {
         // It may have had to go in the meantime.
         if self.phase != Phase::Admitting {
             return;
         }
-        self.phase = Phase::Greeting;
         self.generation = match outcome {
             Ok(Reply::Attachment(view)) => view.generation,
             Ok(_) => 1,
-            Err(Reject::AttachmentGone) => {
-                return self.fail(&Fault::new(Code::SesResumeRejected).about(event_id));
+            Err(reject) => {
+                self.phase = Phase::Greeting;
+                let gone = reject == Reject::AttachmentGone;
+                let code = if gone { Code::SesResumeRejected } else { Code::Internal };
+                return self.fail(&Fault::new(code).about(event_id));
             }
-            Err(_) => return self.fail(&Fault::new(Code::Internal)),
         };
-        let Some(before) = self.incoming.before.take() else { return };
+        let sent = self.incoming.before.as_ref().map_or(0, |before| before.sent);
+        match hello.resume.as_ref().map(|resume| resume.last_server_seq).filter(|seen| sent > *seen) {
+            Some(seen) => self.find_missed(seen, event_id, hello),
+            None => self.welcome(&event_id, hello, Vec::new()),
+        }
+    }
+
+    /// Lets the client in, and says again what it has missed.
+    fn welcome(&mut self, event_id: &str, hello: ClientConnect, missed: Vec<(u64, String)>) {
+        let Some(before) = self.incoming.before.take().filter(|_| self.phase == Phase::Admitting) else {
+            return;
+        };
         let before = &*before;
         let resumed = hello.resume.is_some();
         let resume_token = (self.settings.resume_s > 0).then(|| self.fresh("resume"));
@@ -178,7 +221,6 @@ impl VipConnection {
         self.context.clone_from(&before.context);
         self.phase = Phase::Live;
         self.deadlines.admitted(&self.limits, self.now);
-        let missed = resumed && before.sent > seen;
         let connected = SessionConnected {
             session_id: hello.session_id.clone(),
             mode: if self.kind == Kind::Control { Mode::Internal } else { Mode::External },
@@ -188,7 +230,7 @@ impl VipConnection {
             resume_token,
             resume_window_s: self.settings.resume_s.into(),
             context_version: before.context.as_ref().map_or(0, |context| context.version),
-            replay_from: missed.then(|| self.replay_after(seen, before.sent) + 1),
+            replay_from: missed.first().map(|(seq, _)| *seq),
             audio: AudioChoice {
                 input: self.settings.input,
                 output: self.settings.output,
@@ -210,10 +252,8 @@ impl VipConnection {
         }
         if let Some(Resume { pending_results, .. }) = resume {
             self.catch_up(pending_results, before);
-            if missed {
-                return self.replay(seen, before.sent, event_id.to_owned(), context);
-            }
         }
+        missed.into_iter().for_each(|(_, event)| self.outgoing.repeat(event));
         self.greeted(event_id, context);
     }
 
@@ -234,37 +274,33 @@ impl VipConnection {
         self.incoming.introduced = true;
     }
 
-    /// The oldest are left out where there are too many.
-    fn replay_after(&self, seen: u64, until: u64) -> u64 {
-        seen.max(until.saturating_sub(self.limits.replay.into()))
-    }
-
-    /// Says again what the client has missed.
-    fn replay(&mut self, seen: u64, until: u64, event_id: String, context: Option<Value>) {
-        let number = |value: u64| Cell::Integer(i64::try_from(value).unwrap_or(i64::MAX));
+    /// Looks up what the client has missed; the oldest are left out where there are too many.
+    fn find_missed(&mut self, seen: u64, event_id: String, hello: ClientConnect) {
         let session = self.session.as_str();
-        let from = self.replay_after(seen, until);
         let lookup = Lookup {
             table: tables::EVENTS.name,
             within: Within::Session(self.session.clone()),
             conditions: vec![
                 Condition { column: "session_id", is: Comparison::Equal, value: session.into() },
-                Condition { column: "seq", is: Comparison::Above, value: number(from) },
-                Condition { column: "seq", is: Comparison::Below, value: number(until + 1) },
+                Condition {
+                    column: "seq",
+                    is: Comparison::Above,
+                    value: Cell::Integer(i64::try_from(seen).unwrap_or(i64::MAX)),
+                },
             ],
-            question: Question::Rows(vec![("seq", Order::Rising)]),
+            question: Question::Rows(vec![("seq", Order::Falling)]),
             limit: self.limits.replay as usize,
         };
         let request = self.asked.ask(Box::new(move |connection: &mut Self, outcome| {
-            let place = tables::EVENTS.column("event").unwrap_or_default();
-            match outcome {
-                Ok(Reply::Rows(rows)) => {
-                    let text = |row: &Found| row.get(place).and_then(Cell::as_text).map(str::to_owned);
-                    rows.iter().filter_map(text).for_each(|event| connection.outgoing.repeat(event));
-                    connection.greeted(&event_id, context);
-                }
-                Ok(_) | Err(_) => connection.fail(&Fault::new(Code::Internal)),
-            }
+            let Ok(Reply::Rows(rows)) = outcome else { return connection.fail(&Fault::new(Code::Internal)) };
+            let cell = |row: &Found, column| {
+                tables::EVENTS.column(column).and_then(|place| row.get(place)).cloned()
+            };
+            let event = |row: &Found| {
+                let seq = u64::try_from(cell(row, "seq")?.as_integer()?).ok()?;
+                Some((seq, cell(row, "event")?.as_text()?.to_owned()))
+            };
+            connection.welcome(&event_id, hello, rows.iter().rev().filter_map(event).collect());
         }));
         self.out.push_back(Output::Look(request, Box::new(lookup)));
     }

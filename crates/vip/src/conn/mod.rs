@@ -25,7 +25,7 @@ use crate::error::{Code, Fault};
 use crate::limits::VipLimits;
 use crate::matrix::{Machine, State, Trigger};
 use crate::message::{Role, ServerEvent, StateChanged};
-use crate::minutes::{CHRONICLE, Minute, Settings, attachment_of};
+use crate::minutes::{Arrival, CHRONICLE, Minute, Settings, Succession, attachment_of};
 use crate::protocol::{EXTERNAL, Service, Vip, failure};
 use crate::record::SessionRecord;
 use crate::token::EphemeralClaims;
@@ -81,8 +81,14 @@ pub struct VipConnection {
     settings: Settings,
     attachment: AttachmentId,
     generation: u32,
-    /// The number of this transport; a greater one has taken the session over.
+    /// The number of this transport.
     transport: u32,
+    /// When it arrived.
+    arrival: Arrival,
+    /// Which transport has the session.
+    succession: Succession,
+    /// Whether the session is being taken back from one that has lost it.
+    regaining: bool,
     machine: Machine,
     incoming: Incoming,
     outgoing: Outgoing,
@@ -122,7 +128,7 @@ pub struct VipConnection {
 /// How far the transport is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The session is being taken up.
+    /// The session is being taken up; others may still be newer.
     Opening,
     /// The client has to say hello.
     Greeting,
@@ -198,6 +204,7 @@ impl VipConnection {
             agent: AgentId::from(settings.agent.as_str()),
             limits,
             service: protocol.service.clone(),
+            arrival: protocol.arrivals.next(&seed),
             seed,
             now: upgrade.now,
             kind,
@@ -207,6 +214,8 @@ impl VipConnection {
             settings,
             generation: 0,
             transport: 0,
+            succession: Succession::default(),
+            regaining: false,
             machine: Machine::new(),
             outgoing: Outgoing::default(),
             asked: Asked::default(),
@@ -381,6 +390,7 @@ impl Connection for VipConnection {
             Input::Signal(_) | Input::Backlog(_) => {}
         }
         self.record();
+        self.count_later();
         Ok(())
     }
 

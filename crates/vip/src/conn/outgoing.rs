@@ -18,6 +18,8 @@ use crate::minutes::Minute;
 pub(super) struct Outgoing {
     /// The number of the last event.
     pub(super) seq: u64,
+    /// The greatest number that is on record, or about to be.
+    pub(super) counted: u64,
     queue: VecDeque<Item>,
     events: Vec<Value>,
     minutes: Vec<Minute>,
@@ -76,6 +78,7 @@ impl Outgoing {
                 members.insert("data".to_owned(), shown);
             }
             self.events.push(stored);
+            self.counted = self.seq;
             after = self.handed + 1;
         }
         self.queue.push_back(Item { frame: Frame::Text(text), after, stream: None });
@@ -103,6 +106,9 @@ impl Outgoing {
 
     /// Puts something on record.
     pub(super) fn note(&mut self, minute: Minute) {
+        if let Minute::Numbered { seq, .. } = minute {
+            self.counted = seq;
+        }
         self.minutes.push(minute);
     }
 

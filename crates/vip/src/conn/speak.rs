@@ -56,6 +56,8 @@ pub(super) struct Response {
     pub(super) usage: Option<Usage>,
     /// What goes into the history once it is known how much of it was heard.
     spoke: Option<Box<Spoken>>,
+    /// How much of what was heard is on record, in bytes.
+    noted: usize,
 }
 
 /// Where a sentence stands in the audio of its response.
@@ -140,6 +142,7 @@ impl VipConnection {
             latency: LatencyMetrics::default(),
             usage: None,
             spoke: None,
+            noted: 0,
         }
     }
 
@@ -442,6 +445,30 @@ impl VipConnection {
         }
     }
 
+    /// How much was heard, as far as can be told from here.
+    fn played_ms(&self, response: &Response) -> u64 {
+        let elapsed = |from| u64::try_from(self.now.since(from).as_millis()).unwrap_or(u64::MAX);
+        response.audio_from.map_or(0, elapsed).max(response.played_ms).min(response.sent_ms)
+    }
+
+    /// Puts on record what more was heard, so that it is known even if this server breaks in the middle.
+    pub(super) fn note_heard(&mut self) {
+        let Some(response) = self.response.as_ref().filter(|_| self.state() == State::AiSpeaking) else {
+            return;
+        };
+        let played = self.played_ms(response);
+        let text = response.heard(played);
+        let more = text.get(response.noted..).unwrap_or_default().to_owned();
+        let (turn_id, id) = (response.turn_id.clone(), response.id.clone());
+        if !response.done || played < response.sent_ms {
+            self.deadlines.heard_at = Some(self.now.after(BETWEEN_HEARD));
+        }
+        if let Some(response) = self.response.as_mut().filter(|_| !more.is_empty()) {
+            response.noted = text.len();
+            self.outgoing.note(Minute::Heard { response: id, turn_id, more });
+        }
+    }
+
     fn play(&mut self, offset_ms: u64, packet: bytes::Bytes) {
         let (now, format) = (self.now, self.settings.output);
         let Some(response) = &mut self.response else { return };
@@ -459,6 +486,7 @@ impl VipConnection {
         response.frames += 1;
         response.sent_ms = response.sent_ms.max(offset_ms + u64::from(super::settle::PACKET_MS));
         let stream = response.stream;
+        self.deadlines.heard_at.get_or_insert_with(|| now.after(BETWEEN_HEARD));
         let spare = Duration::from_millis(response.sent_ms) + AFTER_PLAYBACK;
         let from = response.audio_from.unwrap_or(now);
         // As long as audio comes, there is more to play.
@@ -546,10 +574,7 @@ impl VipConnection {
         self.drop_acts();
         let Some(response) = self.response.take() else { return };
         if response.opened && !response.done {
-            let estimate = response
-                .audio_from
-                .map_or(0, |from| u64::try_from(self.now.since(from).as_millis()).unwrap_or(u64::MAX));
-            let played = played_ms.unwrap_or_else(|| estimate.max(response.played_ms)).min(response.sent_ms);
+            let played = played_ms.unwrap_or_else(|| self.played_ms(&response)).min(response.sent_ms);
             self.tell_heard(&response, played);
         } else if response.opened {
             // Everything was sent, but not everything was heard.
@@ -681,6 +706,8 @@ const AFTER_PLAYBACK: Duration = Duration::from_secs(5);
 const STALLED: Duration = Duration::from_secs(15);
 /// Who comes back finds silence first, and may go on.
 const BEFORE_MISSED: Duration = Duration::from_secs(3);
+/// How often it is put on record how much was heard.
+const BETWEEN_HEARD: Duration = Duration::from_secs(1);
 const MOST_ANNOUNCEMENTS: usize = 8;
 /// An agent that has said more than this before it acts has begun to answer.
 const PRELUDE: usize = 160;

@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::audio::Format;
 use crate::message::TurnDetection;
 
+use super::Arrival;
+
 /// The name of the account in the log.
 pub const CHRONICLE: &str = "vip";
 
@@ -22,8 +24,9 @@ pub enum Minute {
     Changed(Box<Settings>),
     /// A transport was opened; any older one has lost the session.
     Opened {
-        /// Counts transports.
-        transport: u32,
+        /// When it arrived.
+        #[serde(default)]
+        arrival: Arrival,
     },
     /// A client has said hello on it.
     Connected {
@@ -39,10 +42,16 @@ pub enum Minute {
     },
     /// These events are about to be sent; each is whole.
     Sent(Vec<Value>),
-    /// The transport is done: this was the number of the last event on it, whether that can be sent again or not.
+    /// The number of the last event so far, whether that can be sent again or not.
     Numbered {
         /// Its number.
         seq: u64,
+        /// The transport that has said it.
+        #[serde(default)]
+        transport: u32,
+        /// Whether the transport is done, and none follows.
+        #[serde(default)]
+        last: bool,
     },
     /// What the app says about itself (§8).
     Context(Value),
@@ -57,6 +66,15 @@ pub enum Minute {
     Noted(Value),
     /// An answer was spoken, as far as it was.
     Spoken(Box<Spoken>),
+    /// More of an answer was heard, which is still being spoken.
+    Heard {
+        /// The response.
+        response: String,
+        /// What the user's turn is called.
+        turn_id: Option<String>,
+        /// What follows on what was heard before.
+        more: String,
+    },
     /// The session is over.
     Ended {
         /// Why.
@@ -82,6 +100,7 @@ impl fmt::Debug for Minute {
             Self::Settled { .. } => "Settled",
             Self::Noted(_) => "Noted",
             Self::Spoken(_) => "Spoken",
+            Self::Heard { .. } => "Heard",
             Self::Ended { .. } => "Ended",
         })
     }

@@ -19,7 +19,11 @@ use switchboard_core::{
 use crate::context::Context;
 
 mod minute;
+mod succession;
 pub mod tables;
+
+pub(crate) use succession::Arrivals;
+pub use succession::{Arrival, Succession};
 
 pub use minute::{Asked, CHRONICLE, Minute, Settings, Spoken};
 
@@ -71,13 +75,25 @@ pub struct Minutes {
     pub state: (String, u64),
     /// The number of the last event that was sent and can be sent again.
     pub sent: u64,
-    /// The number of the last event that was sent at all, where the last transport could still say so.
+    /// The number of the last event that was sent at all, as far as that is known.
+    #[serde(default)]
+    pub last: u64,
+    /// The number of the last event of the latest transport, once it is done.
     #[serde(default)]
     pub numbered: Option<u64>,
+    /// The latest transport begins behind this number, which is beyond all that were given before.
+    #[serde(default)]
+    pub from: u64,
+    /// Which transport has the session.
+    #[serde(default)]
+    pub succession: Succession,
     /// What the app says about itself.
     pub context: Option<Context>,
     /// The response that the client knows of and that has not ended.
     pub response: Option<String>,
+    /// What was heard of an answer that is being spoken: should the server die meanwhile, that is what is left.
+    #[serde(default)]
+    heard: Option<HeardSoFar>,
     /// What the app was asked to do and has not answered.
     pub asked: BTreeMap<String, Asked>,
     /// What the user was answered and has not been told.
@@ -96,6 +112,14 @@ pub struct Minutes {
     /// What is being answered.
     #[serde(default)]
     answers: BTreeMap<String, Answer>,
+}
+
+/// What was heard of an answer so far.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct HeardSoFar {
+    response: String,
+    turn_id: Option<String>,
+    text: String,
 }
 
 /// An answer that is not complete.
@@ -119,9 +143,13 @@ impl Minutes {
             generation: 0,
             state: ("connecting".to_owned(), 0),
             sent: 0,
+            last: 0,
             numbered: None,
+            from: 0,
+            succession: Succession::default(),
             context: None,
             response: None,
+            heard: None,
             asked: BTreeMap::new(),
             unsaid: None,
             history: 0,
@@ -261,13 +289,19 @@ impl Minutes {
                 desk.set([("settings", text_of(&*settings).into())]);
                 self.settings = Some(*settings);
             }
-            Minute::Opened { transport } => self.transport = transport,
+            Minute::Opened { arrival } => self.open(&arrival),
             Minute::Connected { resume } => {
+                self.keep_heard(desk);
                 self.resume = resume;
                 self.unsaid = None;
-                self.numbered = None;
             }
-            Minute::Numbered { seq } => self.numbered = Some(seq),
+            Minute::Numbered { seq, transport, last } => {
+                self.count(seq, desk);
+                // One that was replaced meanwhile does not speak for the one that has replaced it.
+                if last && transport == self.transport {
+                    self.numbered = Some(seq);
+                }
+            }
             Minute::State { state, seq } => {
                 desk.set([("state", state.as_str().into()), ("state_seq", number(seq))]);
                 self.state = (state, seq);
@@ -295,7 +329,16 @@ impl Minutes {
             }
             Minute::Settled { invocation } => self.asked.retain(|_, asked| asked.invocation != invocation),
             Minute::Noted(item) => self.append(item, desk),
+            Minute::Heard { response, turn_id, more } => match &mut self.heard {
+                Some(heard) if heard.response == response => {
+                    if heard.text.len() + more.len() <= LONGEST_ANSWER {
+                        heard.text.push_str(&more);
+                    }
+                }
+                heard => *heard = Some(HeardSoFar { response, turn_id, text: more }),
+            },
             Minute::Spoken(spoken) => {
+                self.heard = None;
                 let status = if spoken.complete { "complete" } else { "incomplete" };
                 let item = json!({"id": spoken.response, "role": "assistant", "kind": "message",
                     "text": spoken.text, "status": status, "turn_id": spoken.turn_id,
@@ -337,7 +380,28 @@ impl Minutes {
                 ],
             });
         }
-        desk.set([("last_event_seq", number(self.sent))]);
+        self.count(self.sent, desk);
+    }
+
+    /// A transport was opened. Every transport has numbers of its own: one that may still say something keeps
+    /// enough of them for that.
+    fn open(&mut self, arrival: &Arrival) {
+        let known = self.sent.max(self.last).max(self.from);
+        self.from = match self.numbered.take() {
+            Some(numbered) => known.max(numbered),
+            None if self.transport == 0 => known,
+            None => known.saturating_add(MOST_UNRECORDED),
+        };
+        self.transport += 1;
+        self.succession.open(arrival);
+    }
+
+    /// Events were sent up to this number.
+    fn count(&mut self, seq: u64, desk: &mut Desk) {
+        if seq > self.last {
+            self.last = seq;
+            desk.set([("last_event_seq", number(seq))]);
+        }
     }
 
     /// An answer is over. One that is spoken here is put on record when it was heard; what others were answered
@@ -419,7 +483,18 @@ impl Minutes {
         *attachment == attachment_of(&self.session)
     }
 
+    /// Nobody goes on with what was being spoken: what was heard of it belongs into the history.
+    fn keep_heard(&mut self, desk: &mut Desk) {
+        let Some(HeardSoFar { response, turn_id, text }) = self.heard.take() else { return };
+        let agent = self.settings.as_ref().map(|settings| &settings.agent);
+        let item = json!({"id": response, "role": "assistant", "kind": "message", "text": text,
+            "status": "incomplete", "turn_id": turn_id, "response_id": response,
+            "metadata": {"model_id": agent}});
+        self.append(item, desk);
+    }
+
     fn leave(&mut self, desk: &mut Desk) {
+        self.keep_heard(desk);
         self.connected = false;
         "not_connected".clone_into(&mut self.state.0);
         desk.set([
@@ -439,12 +514,6 @@ impl Minutes {
                 ("end_reason", reason.into()),
             ]);
         }
-    }
-
-    /// The greatest number that an event which the client has seen can have.
-    pub fn most_seen(&self) -> u64 {
-        let unrecorded = if self.numbered.is_none() { MOST_UNRECORDED } else { 0 };
-        self.sent.max(self.numbered.unwrap_or_default()).saturating_add(unrecorded)
     }
 
     /// What a turn that runs has answered so far.
@@ -522,8 +591,8 @@ const MOST_ANSWERS: usize = 64;
 pub(crate) const LONGEST_ANSWER: usize = 256 << 10;
 /// Open requests to one app; more than can be open at once.
 const MOST_ASKED: usize = 64;
-/// Events that are never sent again, captions and audio in text, which a transport that broke without a word may
-/// have sent since the last that is on record: half an hour of them.
+/// Events that are never sent again, captions and audio in text, which a transport may have sent or may still send
+/// since the last that is on record: half an hour of them.
 const MOST_UNRECORDED: u64 = 100_000;
 /// Items of the history that are known by id: more than can be open when a transport breaks.
 const MOST_NOTED: usize = 64;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchboard_core::model::{self, Call, CallEnd, CallKind, Executor, Standing, TurnEnd, TurnOutcome};
 use switchboard_core::{
     AgentId, AttachmentView, CallId, Chronicle as _, Close, Committed, Connection as _, Event, Found, Frame,
-    Input, Lookup, Op, Opening, OpeningRequest, Output, Position, Principal, Reply, RequestId, Seed,
+    Input, Lookup, Op, Opening, OpeningRequest, Output, Position, Principal, PrincipalId, Reply, RequestId, Seed,
     SessionId, SessionView, Timestamp, TurnId, Upgrade, VoiceEvent, VoiceOp,
 };
 
@@ -52,6 +52,8 @@ struct Stage {
     pings: usize,
     closed: Option<Close>,
     wake: Option<Timestamp>,
+    /// Whether what this transport puts on record about itself is not seen by it so far.
+    held_back: bool,
 }
 
 /// What a stage is made of.
@@ -61,6 +63,9 @@ struct Setup {
     kind: Kind,
     minutes: Minutes,
     seed: [u8; 32],
+    /// When the transport arrived, if not as the first of its process.
+    arrival: Option<Arrival>,
+    held_back: bool,
 }
 
 impl Stage {
@@ -77,9 +82,9 @@ impl Stage {
         let (settings, service) = (samples::settings(), samples::service());
         let session = SessionId::new(SESSION);
         let minutes = Minutes::new(&session);
-        let mut setup = Setup { settings, service, kind: Kind::Stream, minutes, seed: [7; 32] };
+        let mut setup = Setup { settings, service, kind: Kind::Stream, minutes, seed: [7; 32], arrival: None, held_back: false };
         change(&mut setup);
-        let Setup { settings, service, kind, minutes, seed } = setup;
+        let Setup { settings, service, kind, minutes, seed, arrival, held_back } = setup;
         let protocol = Vip::new(VipLimits::default(), service);
         let now = Timestamp::from_millis(1_000_000);
         let upgrade = Upgrade {
@@ -100,6 +105,7 @@ impl Stage {
         };
         let mut connection =
             VipConnection::new(&protocol, kind, &upgrade, session, settings, Seed::new(seed));
+        connection.arrival = arrival.unwrap_or(connection.arrival);
         connection.take_up();
         let mut stage = Self {
             connection,
@@ -118,6 +124,7 @@ impl Stage {
             pings: 0,
             closed: None,
             wake: None,
+            held_back,
         };
         stage.drain();
         stage
@@ -195,7 +202,12 @@ impl Stage {
                 Output::Attach(request, ..) => (request, Reply::Attached(Box::new(view(&self.minutes)))),
                 Output::Submit(request, _, op) => {
                     let reply = self.reply(&op);
-                    self.ops.push(op);
+                    self.ops.push(op.clone());
+                    if opens(&op) && !self.held_back {
+                        self.connection.handle_input(Input::Done(request, reply), self.now).unwrap();
+                        self.settle(&op);
+                        continue;
+                    }
                     (request, reply)
                 }
                 Output::Idle { wake } => {
@@ -206,6 +218,15 @@ impl Stage {
             };
             self.connection.handle_input(Input::Done(request, reply), self.now).unwrap();
         }
+    }
+
+    /// The session takes a record in, and tells everybody.
+    fn settle(&mut self, op: &Op) {
+        let Op::Record { record, .. } = op else { panic!("{op:?}") };
+        let event = recorded(record.clone());
+        let session = self.connection.session.clone();
+        let committed = Committed { position: Position::default(), at: self.now, event };
+        self.connection.handle_input(Input::Committed(&session, &committed), self.now).unwrap();
     }
 
     fn reply(&mut self, op: &Op) -> Reply {
@@ -350,6 +371,17 @@ impl Stage {
         });
         said.expect("something is being said")
     }
+}
+
+/// Whether a transport says with it that it was opened.
+fn opens(op: &Op) -> bool {
+    let minutes = |record: &Value| serde_json::from_value::<Vec<Minute>>(record.clone()).unwrap_or_default();
+    let opened = |minute: &Minute| matches!(minute, Minute::Opened { .. });
+    matches!(op, Op::Record { record, .. } if minutes(record).iter().any(opened))
+}
+
+fn recorded(record: Value) -> Event {
+    Event::Recorded { chronicle: CHRONICLE.into(), by: PrincipalId::from("ann"), record: Box::new(record) }
 }
 
 fn view(minutes: &Minutes) -> SessionView {

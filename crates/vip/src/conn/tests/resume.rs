@@ -1,6 +1,6 @@
 //! Taking a session up, coming back to it, and losing it to another.
 
-use switchboard_core::{Cell, CloseReason, Comparison, PrincipalId};
+use switchboard_core::{Cell, CloseReason, Comparison};
 
 use super::*;
 use crate::minutes::{Asked, tables};
@@ -12,7 +12,7 @@ fn left(change: impl FnOnce(&mut Minutes)) -> Stage {
         let minutes = &mut setup.minutes;
         minutes.opened = true;
         minutes.transport = 3;
-        minutes.sent = 40;
+        (minutes.sent, minutes.numbered) = (40, Some(40));
         minutes.resume = Some("PwiqzhIu4jaEMsHKI6BJvGQLr78A_fM6UkKfOLoS2_k".to_owned());
         change(minutes);
     })
@@ -94,6 +94,7 @@ fn vip_074_what_was_missed_is_told_again_and_nothing_twice() {
         "data": { "response_id": "r-1.1", "status": "complete" } });
     let row = tables::EVENTS.columns.iter().map(|column| match column.name {
         "event" => told.to_string().into(),
+        "seq" => 39i64.into(),
         _ => 0i64.into(),
     });
     stage.rows = vec![row.collect()];
@@ -107,23 +108,22 @@ fn vip_074_what_was_missed_is_told_again_and_nothing_twice() {
         .filter(|condition| condition.column == "seq")
         .map(|condition| (condition.is, condition.value.clone()))
         .collect();
-    assert_eq!(bounds, [(Comparison::Above, Cell::Integer(38)), (Comparison::Below, Cell::Integer(41))]);
+    assert_eq!(bounds, [(Comparison::Above, Cell::Integer(38))]);
+    // The newest, where there are too many.
+    let newest = switchboard_core::Question::Rows(vec![("seq", switchboard_core::Order::Falling)]);
+    assert_eq!((&stage.looked[0].question, stage.looked[0].limit), (&newest, 500));
 
     // Who has seen everything is told nothing again.
     let mut stage = left(|_| {});
     stage.hello(back(40));
     assert_eq!((stage.said()[0]["data"]["replay_from"].clone(), stage.looked.len()), (Value::Null, 0));
     // Numbers go on behind those that the client has seen, even if nobody else has.
-    let mut stage = left(|_| {});
+    let mut stage = left(|minutes| minutes.numbered = Some(50));
     stage.hello(back(50));
     assert_eq!(stage.said()[0]["seq"], 51);
     let mut stage = left(|_| {});
     stage.send("session.ping", None, json!({ "nonce": "n" }));
     assert_eq!(stage.one("error.recoverable")["seq"], 41, "even before the hello");
-    // The oldest are left out where there are too many.
-    let mut stage = left(|minutes| minutes.sent = 1_000);
-    stage.hello(back(1));
-    assert_eq!(stage.said()[0]["data"]["replay_from"], 501);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn vip_072_who_has_seen_what_was_never_sent_is_not_let_back() {
     let mut stage = Stage::new(|_, _| {});
     let last = stage.said().last().unwrap()["seq"].as_u64().unwrap();
     stage.feed(Input::Closed(CloseReason::TransportLost));
-    assert!(stage.recorded().contains(&json!(Minute::Numbered { seq: last })));
+    assert!(stage.recorded().contains(&json!(Minute::Numbered { seq: last, transport: 1, last: true })));
     let codes = |numbered: Option<u64>, seen: u64| {
         let mut stage = left(|minutes| minutes.numbered = numbered);
         stage.hello(back(seen));
@@ -273,43 +273,166 @@ fn a_client_that_begins_anew_does_not_wait_for_what_was_before() {
     assert_eq!(stage.stopped(), [orphan]);
 }
 
-#[test]
-fn vip_075_the_newest_transport_has_the_session() {
-    let opened = |transport: u32| Event::Recorded {
-        chronicle: CHRONICLE.into(),
-        by: PrincipalId::from("ann"),
-        record: Box::new(json!([Minute::Opened { transport }])),
-    };
-    let mut stage = left(|_| {});
-    assert_eq!(stage.recorded(), [json!(Minute::Opened { transport: 4 })]);
-    stage.hello(back(40));
-    stage.said();
-    stage.commit(opened(4));
-    assert_eq!(stage.closed, None, "that is this one");
-    stage.commit(opened(5));
-    assert_eq!(stage.codes(), ["SES_REPLACED"]);
-    assert_eq!(stage.closed.map(|close| close.code), Some(4409));
-    // Whatever it was saying, the newer one speaks now.
-    let mut speaking = Stage::new(|settings, _| settings.activate_on = "connect".to_owned());
-    let response = speaking.response();
-    speaking.commit(opened(2));
-    assert!(speaking.voice.contains(&VoiceOp::Hush { response }));
-    let attached = |generation: u32| Event::AttachmentOpened {
+/// What the transport after this one puts on record.
+fn newer_than(stage: &Stage) -> Event {
+    let Arrival { process, number } = stage.connection.arrival.clone();
+    recorded(json!([Minute::Opened { arrival: Arrival { process, number: number + 1 } }]))
+}
+
+fn attached(generation: u32) -> Event {
+    Event::AttachmentOpened {
         attachment: format!("{SESSION}.app").as_str().into(),
         generation,
         principal: PrincipalId::from("ann"),
         secret: None,
         window_ms: 60_000,
-    };
-    let mut other = left(|_| {});
-    other.hello(back(40));
-    other.commit(attached(1));
-    assert_eq!(other.closed, None, "that is this one, too");
-    other.commit(attached(2));
-    assert_eq!(other.closed.map(|close| close.code), Some(4409));
+    }
+}
+
+#[test]
+fn vip_075_the_newest_transport_has_the_session() {
+    let mut stage = left(|_| {});
+    let arrival = stage.connection.arrival.clone();
+    assert_eq!(stage.recorded(), [json!(Minute::Opened { arrival: arrival.clone() })]);
+    stage.hello(back(40));
+    stage.said();
+    stage.commit(recorded(json!([Minute::Opened { arrival }])));
+    assert_eq!(stage.closed, None, "that is this one");
+    stage.commit(newer_than(&stage));
+    assert_eq!(stage.codes(), ["SES_REPLACED"]);
+    assert_eq!(stage.closed.map(|close| close.code), Some(4409));
+    // Whatever it was saying, the newer one speaks now.
+    let mut speaking = Stage::new(|settings, _| settings.activate_on = "connect".to_owned());
+    let response = speaking.response();
+    speaking.commit(newer_than(&speaking));
+    assert!(speaking.voice.contains(&VoiceOp::Hush { response }));
     // The session is another's now, and nothing of it is touched.
     let touched = |op: &Op| matches!(op, Op::Detach { .. } | Op::CloseAttachment { .. });
     assert!(!stage.ops.iter().any(touched));
+}
+
+#[test]
+fn vip_091_a_transport_that_has_lost_the_session_without_knowing_does_not_take_it_over() {
+    let mut stage = left(|minutes| minutes.generation = 1);
+    stage.hello(back(40));
+    let takes = |stage: &Stage| stage.ops.iter().filter(|op| matches!(op, Op::TakeOver { .. })).count();
+    assert_eq!((takes(&stage), stage.connection.generation), (1, 1));
+    stage.commit(attached(1));
+    assert_eq!(takes(&stage), 1, "that is this one");
+    // An older one was let in at the same moment: the session is taken back, once.
+    stage.commit(attached(2));
+    assert_eq!((takes(&stage), stage.closed), (2, None));
+}
+
+/// Every order in which the transports from 0 on can be opened (first) and put on record (second).
+fn orders(count: usize) -> Vec<Vec<(usize, bool)>> {
+    let mut orders = vec![Vec::new()];
+    for _ in 0..2 * count {
+        let longer = orders.iter().flat_map(|order: &Vec<(usize, bool)>| {
+            (0..count).filter_map(|transport| {
+                let done = order.iter().filter(|(known, _)| *known == transport).count();
+                (done < 2).then(|| [order.as_slice(), &[(transport, done == 0)]].concat())
+            })
+        });
+        orders = longer.collect();
+    }
+    orders
+}
+
+/// What is left of transports that arrived like this, when they were opened and put on record in an order.
+fn race(arrivals: &[(&str, u64)], order: &[(usize, bool)]) -> Vec<Stage> {
+    let mut minutes = Minutes::new(&SessionId::new(SESSION));
+    minutes.sent = 40;
+    let mut stages: BTreeMap<usize, (Stage, usize)> = BTreeMap::new();
+    let mut log: Vec<Event> = Vec::new();
+    for (transport, opens) in order {
+        if *opens {
+            let stage = Stage::opened(|setup| {
+                let (process, number) = arrivals[*transport];
+                setup.arrival = Some(Arrival { process: process.to_owned(), number });
+                setup.held_back = true;
+                setup.minutes = minutes.clone();
+            });
+            stages.insert(*transport, (stage, log.len()));
+            continue;
+        }
+        let record = stages[transport].0.recorded();
+        let event = recorded(json!(record));
+        minutes.take(&Committed { position: Position::default(), at: Timestamp::default(), event: event.clone() });
+        log.push(event);
+    }
+    let follow = |(mut stage, from): (Stage, usize)| {
+        log[from..].iter().for_each(|event| stage.commit(event.clone()));
+        stage
+    };
+    stages.into_values().map(follow).collect()
+}
+
+#[test]
+fn vip_091_of_transports_that_are_opened_at_once_exactly_the_newest_is_left() {
+    for order in orders(3) {
+        let mut stages = race(&[("a", 1), ("a", 2), ("a", 3)], &order);
+        let newest = stages.pop().unwrap();
+        assert_eq!((newest.closed, newest.connection.phase), (None, Phase::Greeting), "{order:?}");
+        for mut stage in stages {
+            assert_eq!(stage.closed.map(|close| close.code), Some(4409), "{order:?}");
+            assert_eq!(stage.codes(), ["SES_REPLACED"]);
+        }
+        // Where they are in several processes, one is left all the same.
+        let stages = race(&[("a", 1), ("b", 1), ("a", 2)], &order);
+        let left = stages.iter().filter(|stage| stage.closed.is_none()).count();
+        assert_eq!(left, 1, "{order:?}");
+    }
+}
+
+#[test]
+fn vip_092_the_number_of_the_last_word_is_given_to_nothing_else() {
+    for order in orders(3) {
+        let mut stages = race(&[("a", 1), ("a", 2), ("a", 3)], &order);
+        let mut newest = stages.pop().unwrap();
+        newest.hello(json!({}));
+        let mut numbers = vec![newest.one("session.connected")["seq"].as_u64().unwrap()];
+        numbers.extend(stages.iter_mut().map(|stage| stage.one("error.fatal")["seq"].as_u64().unwrap()));
+        let mut told_apart = numbers.clone();
+        told_apart.sort_unstable();
+        told_apart.dedup();
+        assert_eq!(told_apart.len(), 3, "{order:?}: {numbers:?}");
+    }
+    // Nor are those that a transport gives to captions while the next one is already there.
+    let mut first = Stage::new(|_, _| {});
+    let record = json!(first.recorded());
+    let mut minutes = Minutes::new(&SessionId::new(SESSION));
+    minutes.take(&Committed { position: Position::default(), at: first.now, event: recorded(record) });
+    let next = Stage::opened(|setup| setup.minutes = minutes);
+    first.type_in("t-1", "tell me");
+    first.words("A whole sentence. And another one. And a third. ");
+    first.commit(newer_than(&first));
+    let said: Vec<u64> = first.said().iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(said.iter().all(|seq| *seq <= next.connection.outgoing.seq), "{said:?}");
+}
+
+#[test]
+fn what_was_sent_is_counted_even_if_it_is_never_sent_again() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.pass(2_000);
+    stage.said();
+    let numbered = |stage: &Stage| {
+        let minutes = stage.recorded();
+        minutes.iter().rev().find_map(|minute| minute["numbered"]["seq"].as_u64())
+    };
+    stage.send("session.ping", None, json!({ "nonce": "n" }));
+    stage.send("session.ping", None, json!({ "nonce": "n" }));
+    let last = stage.said().last().unwrap()["seq"].as_u64();
+    assert_ne!(numbered(&stage), last);
+    stage.pass(1_000);
+    assert_eq!(numbered(&stage), last);
+    // It is no word of farewell: whoever comes after a crash is believed to have seen more.
+    let mut minutes = Minutes::new(&SessionId::new(SESSION));
+    let event = recorded(json!(stage.recorded()));
+    let records = minutes.take(&Committed { position: Position::default(), at: stage.now, event });
+    assert_eq!((minutes.numbered, Some(minutes.last)), (None, last));
+    let cell = ("last_event_seq", Cell::Integer(i64::try_from(last.unwrap()).unwrap()));
+    assert!(records.iter().any(|record| record.cells.contains(&cell)));
 }
 
 #[test]
@@ -360,8 +483,7 @@ fn vip_072_a_session_is_alone_when_what_replaced_its_transport_comes_to_nothing(
     }
     // The next one in line answers for it.
     let mut replaced = replacing();
-    let record = Box::new(json!([Minute::Opened { transport: 5 }]));
-    replaced.commit(Event::Recorded { chronicle: CHRONICLE.into(), by: PrincipalId::from("ann"), record });
+    replaced.commit(newer_than(&replaced));
     assert_eq!(replaced.closed.map(|close| close.code), Some(4409));
     assert!(let_go(&replaced).is_empty());
     // Nobody was ever there.

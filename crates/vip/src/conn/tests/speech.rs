@@ -1,6 +1,7 @@
 //! What is said, and how far it was heard.
 
 use super::*;
+use crate::minutes::tables;
 
 #[test]
 fn vip_028_nothing_is_heard_while_the_user_speaks() {
@@ -195,7 +196,7 @@ fn a_voice_that_never_begins_does_not_keep_the_floor() {
     stage.pass(19_999);
     assert_eq!(stage.state(), State::AiSpeaking);
     stage.pass(1);
-    assert_eq!(kinds(&stage.said()), ["response.done", "state.changed"]);
+    assert_eq!(kinds(&stage.said()), ["audio.end", "response.done", "state.changed"]);
     // And the agent need not go on.
     assert_eq!((stage.state(), stage.stopped()), (State::Idle, vec![turn]));
 }
@@ -232,6 +233,64 @@ fn vip_090_an_answer_without_a_sound_has_its_end_and_nobody_waits_for_it() {
     let answer = said.iter().find(|event| event["type"] == "response.audio").unwrap();
     assert_eq!(answer["data"]["modality"], "text");
     assert!(!kinds(&said).contains(&"audio.end"));
+}
+
+/// What a session keeps of everything that a transport has put on record, and the history that comes of it.
+fn kept(stage: &Stage, more: &[Event]) -> Vec<Value> {
+    let mut minutes = Minutes::new(&SessionId::new(SESSION));
+    let events = std::iter::once(recorded(json!(stage.recorded()))).chain(more.iter().cloned());
+    let records = events.flat_map(|event| {
+        minutes.take(&Committed { position: Position::default(), at: Timestamp::default(), event })
+    });
+    let history = records.filter(|record| record.table == tables::HISTORY.name);
+    let item = tables::HISTORY.column("item").unwrap();
+    history.map(|record| serde_json::from_str(record.cells[item].1.as_text().unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn vip_095_what_was_heard_of_an_answer_is_kept_when_the_server_dies() {
+    let mut stage = Stage::new(|_, _| {});
+    stage.type_in("t-1", "tell me");
+    stage.words("One two three four. Five six seven eight. Nine ten. ");
+    let response = stage.response();
+    let sentence = |text: &str, from_ms: u64| VoiceEvent::Sentence {
+        response,
+        text: Pii(text.to_owned()),
+        from_ms,
+        to_ms: from_ms + 2_000,
+        took_ms: 1,
+    };
+    stage.feed(Input::Voice(sentence("One two three four.", 0)));
+    stage.feed(Input::Voice(sentence("Five six seven eight.", 2_000)));
+    for number in 0..200 {
+        stage.feed(Input::Voice(packet(response, number * 20)));
+    }
+    stage.pass(3_100);
+    // The server dies, and what it has put on record is all there is. The client comes back.
+    let again = [
+        recorded(json!([Minute::Opened { arrival: Arrival { process: "next".to_owned(), number: 1 } }])),
+        recorded(json!([Minute::Connected { resume: None }])),
+    ];
+    let heard = |history: &[Value]| {
+        let told = history.iter().filter(|item| item["role"] == "assistant" && item["kind"] == "message");
+        told.map(|item| (item["text"].clone(), item["status"].clone(), item["turn_id"].clone())).collect::<Vec<_>>()
+    };
+    let cut = (json!("One two three four. Five six"), json!("incomplete"), json!("t-1"));
+    assert_eq!(heard(&kept(&stage, &again)), [cut.clone()]);
+    // Or nobody does.
+    let gone = Event::AttachmentDetached {
+        attachment: format!("{SESSION}.app").as_str().into(),
+        generation: 1,
+    };
+    assert_eq!(heard(&kept(&stage, &[gone])), [cut]);
+    // One that was heard to its end is whole, and there once.
+    stage.end_turn(TurnEnd::complete());
+    stage.feed(Input::Voice(VoiceEvent::Said { response, duration_ms: 4_000 }));
+    stage.pass(1_000);
+    let id = stage.connection.response.as_ref().unwrap().id.clone();
+    stage.send("audio.complete", None, json!({ "response_id": id, "played_ms": 4_000 }));
+    let whole = json!("One two three four. Five six seven eight. Nine ten. ");
+    assert_eq!(heard(&kept(&stage, &again)), [(whole, json!("complete"), json!("t-1"))]);
 }
 
 #[test]
