@@ -319,11 +319,58 @@ async fn several_things_are_done_one_after_another() {
     let (calls, _) = heard("search for salt and pepper").await;
     assert_eq!(calls, [("search".to_owned(), json!({ "value": "salt and pepper" }))]);
     let (calls, said) = heard("add the mug and then place the order").await;
-    assert!(calls.is_empty() && said.starts_with("Do you mean"), "what is not clear stops the rest: {said}");
+    assert!(calls.is_empty(), "what is not clear stops the rest: {said}");
+    assert!(said.starts_with("I have not done the rest: place the order. Do you mean"), "{said}");
     let refused =
         |_: &str| Some(CallEnd::Failed(CallError::new("ACT_DISABLED", "The shop is closed. Sorry.")));
     let (calls, said) = in_shop("add the teapot and then open the cart", Vec::new(), refused).await;
-    assert_eq!((calls.len(), said.as_str()), (1, "That did not work: The shop is closed."));
+    let told = "That did not work: The shop is closed. I have not done the rest: open the cart.";
+    assert_eq!((calls.len(), said.as_str()), (1, told));
+}
+
+#[tokio::test]
+async fn of_several_requests_none_is_dropped_in_silence() {
+    let both =
+        |text| async move { heard(text).await.0.into_iter().map(|(name, _)| name).collect::<Vec<_>>() };
+    assert_eq!(
+        both("place the order and also turn on dark mode").await,
+        ["order.place", "settings.dark_mode"]
+    );
+    assert_eq!(both("turn on dark mode and please also log out").await, ["settings.dark_mode", "log_out"]);
+    // What cannot be done is told, with what was left because of it.
+    let (calls, said) = heard("print the invoice and turn on dark mode").await;
+    assert!(calls.is_empty() && said.contains("I have not done the rest: turn on dark mode."), "{said}");
+    let (calls, said) = heard("turn on dark mode and print the invoice").await;
+    assert_eq!(calls.len(), 1);
+    assert!(said.starts_with("Done. It is on now. I am not sure what you mean."), "{said}");
+    // Whoever says no to the first has not said yes to the second.
+    let no = |_: &str| Some(CallEnd::Failed(CallError::new("ACT_CONFIRMATION_REQUIRED", "the user said no")));
+    let (calls, said) = in_shop("place the order and turn on dark mode", Vec::new(), no).await;
+    assert_eq!(calls.len(), 1);
+    assert_eq!(said, "Okay, I left it as it is. I have not done the rest: turn on dark mode.");
+    // Words that are written down are no requests.
+    let (calls, _) = heard("search for salt and print paper").await;
+    assert_eq!(calls, [("search".to_owned(), json!({ "value": "salt and print paper" }))]);
+}
+
+#[tokio::test]
+async fn things_of_a_kind_are_told_apart_by_their_place() {
+    let chosen = async |text: &str, ids: &[&str]| {
+        let port = Port::new(|_| Some(CallEnd::done(Value::Null)));
+        let cancel =
+            |id: &&str| button(&format!("order.cancel.{id}"), &format!("Cancel order {id}, olive oil"));
+        *port.tools.lock().unwrap() = ids.iter().map(cancel).chain(shop()).collect();
+        port.tools.lock().unwrap().retain(|tool| tool.name.as_str() != "order:cancel");
+        run(&Butler::default(), &port, chat(text)).await.unwrap();
+        calls(&port).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen("delete the first order", &["1042"]).await, ["order.cancel.1042"]);
+    let three = ["1044", "1043", "1042"];
+    assert_eq!(chosen("delete the first order", &three).await, ["order.cancel.1044"]);
+    assert_eq!(chosen("cancel the second order", &three).await, ["order.cancel.1043"]);
+    assert_eq!(chosen("please cancel the last order", &three).await, ["order.cancel.1042"]);
+    assert_eq!(chosen("cancel order 1043", &three).await, ["order.cancel.1043"]);
+    assert_eq!(chosen("cancel the order", &three).await, Vec::<String>::new(), "which one?");
 }
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::fill::{self, Words};
-use super::hearing::{Heard, Sense};
+use super::hearing::{Heard, Sense, Word};
 use super::numbers::{Number, numbers};
 use super::offer::{Choice, Offer, Offers, Shape, Vocabulary};
-use super::words::{FALSE, LITTLE, TRUE, Verb};
+use super::words::{FALSE, LITTLE, ORDINALS, TRUE, Verb};
 
 /// What was said, held against everything that can be done.
 #[derive(Debug)]
@@ -45,6 +45,25 @@ impl<'r> Request<'r> {
         let flag = flag(heard);
         verbs.extend(flag.map(|on| if on { Verb::On } else { Verb::Off }));
         Self { heard, offers, numbers: numbers(heard), flag, verbs, deeds, hits }
+    }
+
+    /// Of several that are spoken of alike, the one whose place among them was said.
+    pub(super) fn by_place(&self, rated: &[Rated]) -> Option<usize> {
+        let said = self.heard.tokens.iter().enumerate();
+        let place = said.filter(|(place, _)| self.hits.get(*place).is_none_or(Vec::is_empty));
+        let place = place.filter_map(|(_, token)| ordinal(&token.word)).next()?;
+        let best = rated.first().filter(|best| best.is_possible())?;
+        let alike = rated.iter().filter(|other| !best.is_ahead_of(other) && self.are_alike(best, other));
+        let mut alike: Vec<usize> = alike.map(|other| other.offer).collect();
+        alike.sort_unstable();
+        let from_end = place.is_negative().then(|| alike.len().checked_add_signed(place));
+        alike.get(from_end.unwrap_or_else(|| usize::try_from(place).ok())?).copied()
+    }
+
+    /// Whether two offers do the same, to different things.
+    fn are_alike(&self, one: &Rated, other: &Rated) -> bool {
+        let deeds = |rated: &Rated| self.offers.offers.get(rated.offer).map(|offer| &offer.deeds);
+        deeds(one) == deeds(other)
     }
 
     /// What fits, the best first.
@@ -108,7 +127,9 @@ impl<'r> Request<'r> {
             let given = value.is_some_and(|value| value.contains(&place));
             // A word without content may be one after all, together with the next: "check out".
             let joined = self.hits.get(place).is_some_and(|hits| !hits.is_empty());
-            (!given && !number && (token.word.has_content() || joined)).then_some(place)
+            // "the first order": where no name says "first", it is a place among several.
+            let content = token.word.has_content() && ordinal(&token.word).is_none();
+            (!given && !number && (content || joined)).then_some(place)
         })
     }
 
@@ -247,6 +268,11 @@ fn hits(heard: &Heard<'_>, vocabulary: &Vocabulary) -> Vec<Vec<(usize, f64)>> {
         }
     }
     hits
+}
+
+/// The place that a word tells.
+fn ordinal(word: &Word) -> Option<isize> {
+    ORDINALS.iter().find(|(name, _)| *name == word.text).map(|(_, place)| *place)
 }
 
 /// Whether something is to be in force, if that was said.

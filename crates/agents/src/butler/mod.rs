@@ -73,10 +73,10 @@ impl Butler {
         let tools = offered(turn).await;
         let parts = talk::parts(text, &Offers::new(&tools));
         let mut answer = String::new();
-        for part in parts {
+        for (place, part) in parts.iter().enumerate() {
             // Anew each time: what there is to do may change with what was done.
             let tools = offered(turn).await;
-            let step = talk::step(&part, &Offers::new(&tools), &scene, &past);
+            let step = talk::step(part, &Offers::new(&tools), &scene, &past);
             let told = match step {
                 Step::Say(sentence) => Told { sentence, worked: true, scene: None },
                 // What follows may depend on what is not clear yet.
@@ -84,7 +84,14 @@ impl Butler {
                 Step::Use { tool, args, done } => say::told(&self.use_tool(turn, &tool, args).await?, &done),
             };
             let space = if answer.is_empty() { "" } else { " " };
-            let sentence = format!("{space}{}", told.sentence);
+            // What is not done after all is not left out in silence.
+            let left = parts.get(place + 1..).filter(|left| !told.worked && !left.is_empty());
+            let sentence = match left.map(say::left) {
+                // A question stands at the end, where it can be answered.
+                Some(left) if told.sentence.ends_with('?') => format!("{space}{left} {}", told.sentence),
+                Some(left) => format!("{space}{} {left}", told.sentence),
+                None => format!("{space}{}", told.sentence),
+            };
             answer.push_str(&sentence);
             turn.text(sentence).await?;
             if !told.worked {

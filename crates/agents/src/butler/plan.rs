@@ -32,6 +32,9 @@ pub(super) struct Deed {
 pub(super) fn plan(heard: &Heard<'_>, offers: &Offers<'_>) -> Plan {
     let request = Request::new(heard, offers);
     let rated = request.rated();
+    if let Some(offer) = request.by_place(&rated) {
+        return carry_out(&request, offer);
+    }
     match rated.as_slice() {
         [best, next, ..] if best.is_possible() && next.is_possible() && !best.is_ahead_of(next) => {
             Plan::Either(best.offer, next.offer)

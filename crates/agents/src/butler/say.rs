@@ -68,6 +68,12 @@ pub(super) fn not_understood(offers: &Offers<'_>) -> String {
     format!("I am not sure what you mean. {}", abilities(offers))
 }
 
+/// Says what was asked for besides, and is not done since something before it was not.
+pub(super) fn left(parts: &[String]) -> String {
+    let parts: Vec<&str> = parts.iter().map(|part| part.trim_end_matches(['.', '!', '?'])).collect();
+    format!("I have not done the rest: {}.", shortened(&parts.join(", "), MAX_LABEL))
+}
+
 /// Asks which of two is meant.
 pub(super) fn either(first: &str, second: &str) -> String {
     format!("Do you mean {first}, or {second}?")
@@ -179,6 +185,8 @@ fn is_refusal(text: &str) -> bool {
 
 /// Members of a result that are meant to be read.
 const SPOKEN: [&str; 4] = ["say", "message", "summary", "text"];
+/// Letters of requests that are repeated.
+const MAX_LABEL: usize = 120;
 /// Things that are named at once.
 const MAX_SHOWN: usize = 5;
 /// Letters of a sentence that somebody else has written.

@@ -68,11 +68,14 @@ fn joined(text: &str, offers: &Offers<'_>) -> Vec<String> {
         let deed = |plan| if let Plan::Act(deed) = plan { Some(deed.offer) } else { None };
         plans.map(deed).collect::<Option<Vec<usize>>>().filter(|deeds| deeds.len() > 1)
     };
-    // "open the cart and place the order"
-    let verb = |place: &usize| heard.tokens.get(place + 1).is_some_and(|token| asks(&token.word));
+    // "open the cart and place the order", "… and also please place the order"
+    let verb = |place: &usize| {
+        let mut after = heard.tokens.iter().skip(place + 1).skip_while(|token| token.word.is_filler());
+        after.next().is_some_and(|token| asks(&token.word))
+    };
     let verbs: Vec<usize> = ands.iter().copied().filter(verb).collect();
     let parts = cut(&heard, &verbs, "");
-    if deeds(&parts).is_some() {
+    if deeds(&parts).is_some() || parts.len() > 1 && are_requests(&parts, offers) {
         return parts;
     }
     // "add coffee and bread": the verb is meant twice, if these are two things.
@@ -88,6 +91,24 @@ fn joined(text: &str, offers: &Offers<'_>) -> Vec<String> {
         return parts;
     }
     vec![text.to_owned()]
+}
+
+/// Whether these are several requests, even if one of them cannot be met: it is better told than dropped. What is
+/// written down may hold any words, and is left as it is.
+fn are_requests(parts: &[String], offers: &Offers<'_>) -> bool {
+    let plans: Vec<Plan> = parts.iter().map(|part| plan(&Heard::new(part), offers)).collect();
+    let writes = plans.iter().any(|plan| match plan {
+        Plan::Act(deed) | Plan::Ask { deed, .. } => {
+            offers.offers.get(deed.offer).is_none_or(|offer| offer.takes_text(&deed.args))
+        }
+        Plan::Either(..) | Plan::Nothing => false,
+    });
+    let begins = |part: &String| {
+        let heard = Heard::new(part);
+        let mut words = heard.tokens.iter().skip_while(|token| token.word.is_filler());
+        words.next().is_some_and(|token| asks(&token.word))
+    };
+    !writes && plans.iter().any(|plan| matches!(plan, Plan::Act(_))) && parts.iter().all(begins)
 }
 
 /// Whether a word asks for something to be done.
@@ -176,10 +197,13 @@ fn after_question(heard: &Heard<'_>, offers: &Offers<'_>, past: &Past) -> Option
     if is_question(heard) || verb && matches!(plan(heard, offers), Plan::Act(_)) {
         return None;
     }
-    let before = Heard::new(before);
-    let before = Heard::new(without_courtesy(&before));
-    let open = plan(&before, offers);
-    settle(open, heard, offers, &before).map(|plan| step_of(plan, offers))
+    // Of several requests, the one that is not clear.
+    parts(before, offers).iter().find_map(|before| {
+        let before = Heard::new(before);
+        let before = Heard::new(without_courtesy(&before));
+        let open = plan(&before, offers);
+        settle(open, heard, offers, &before).map(|plan| step_of(plan, offers))
+    })
 }
 
 fn step_of(plan: Plan, offers: &Offers<'_>) -> Step {

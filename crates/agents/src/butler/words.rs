@@ -328,6 +328,22 @@ pub(super) const FIRST: &[&str] = &["first", "former", "1", "1st", "one"];
 /// See [`FIRST`].
 pub(super) const SECOND: &[&str] = &["second", "latter", "last", "other", "2", "2nd", "two"];
 
+/// What tells several things of a kind apart by their place, and which place that is; the last is counted from the
+/// end.
+pub(super) const ORDINALS: &[(&str, isize)] = &[
+    ("first", 0),
+    ("top", 0),
+    ("1st", 0),
+    ("second", 1),
+    ("2nd", 1),
+    ("third", 2),
+    ("3rd", 2),
+    ("fourth", 3),
+    ("4th", 3),
+    ("last", -1),
+    ("bottom", -1),
+];
+
 /// Numbers below a hundred.
 pub(super) const NUMBERS: &[(&str, u32)] = &[
     ("zero", 0),
@@ -368,7 +384,7 @@ pub(super) const PLACES: &[&str] =
 
 /// What a tool says that came to nothing because somebody did not want it.
 pub(super) const REFUSALS: &[&str] =
-    &["reject", "denied", "declin", "cancel", "not confirmed", "not approved"];
+    &["reject", "denied", "declin", "cancel", "not confirmed", "not approved", "said no"];
 
 /// Tools that a runtime has for models, and that are of no use to somebody who speaks.
 pub(super) const FOR_MODELS: &[&str] = &["get_available_routes", "get_system_states", "get_system_functions"];
