@@ -20,6 +20,9 @@ use crate::pii::Pii;
 pub enum VoiceOp {
     /// How to listen and speak from now on; always the first.
     Settle(Box<VoiceSettings>),
+    /// What may well be said from now on, such as the labels of what can be done; it takes the place of what was
+    /// expected before.
+    Expect(Pii<Vec<String>>),
     /// Whoever is on the other side has the floor: the packets that follow belong to this turn.
     Listen {
         /// Which turn.
@@ -204,6 +207,7 @@ impl fmt::Debug for VoiceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settle(settings) => f.debug_tuple("Settle").field(settings).finish(),
+            Self::Expect(labels) => write!(f, "Expect({})", labels.0.len()),
             Self::Listen { turn, .. } => write!(f, "Listen({turn})"),
             Self::Packet(packet) => write!(f, "Packet({} bytes)", packet.len()),
             Self::Overhear(whether) => write!(f, "Overhear({whether})"),

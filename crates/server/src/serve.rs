@@ -168,7 +168,7 @@ impl Server {
         }));
         memory.note_in(&sessions);
         let buckets = PrincipalBuckets::new(&config.limits);
-        let speech = speech(&voices);
+        let speech = voices::speech(&voices);
         let hears = ears.hears();
         let voices = guests.voices.unwrap_or(voices);
         let gateway = Arc::new(Gateway::new(sessions.clone(), buckets, ears, voices));

@@ -51,7 +51,7 @@ async fn hear(config: &VoicesConfig, speech: &[f32]) -> Result<(), Box<dyn Error
     report("the model is loaded", began, 1);
     for seconds in [1, 3] {
         let samples = speech[..speech.len().min(seconds * 16_000)].to_vec();
-        let speech = Speech { samples, language: "en-US".into() };
+        let speech = Speech { samples, language: "en-US".into(), hints: Arc::default() };
         let began = Instant::now();
         recogniser.hear(&speech).await?;
         report(&format!("{seconds} s are understood"), began, 1);

@@ -89,8 +89,10 @@ async fn an_endpoint_that_does_not_answer_is_late() {
 async fn an_endpoint_understands_what_it_is_sent() {
     let server = HttpServer::start(|_, _| (200, br#"{"text":" Open it. ","language":"en"}"#.to_vec())).await;
     let recogniser = OpenAiRecogniser::new(recogniser_config(&server)).unwrap();
-    let heard =
-        recogniser.hear(&Speech { samples: vec![0.5; 1_600], language: "en-US".into() }).await.unwrap();
+    let heard = recogniser
+        .hear(&Speech { samples: vec![0.5; 1_600], language: "en-US".into(), hints: Arc::default() })
+        .await
+        .unwrap();
     assert_eq!((heard.text.0.as_str(), heard.language.as_deref()), ("Open it.", Some("en")));
     assert!(!recogniser.interim());
     let requests = server.requests.lock();
@@ -114,7 +116,9 @@ async fn why_a_recogniser_fails_is_told_apart() {
     ] {
         let server = HttpServer::start(move |_, _| (status, body.into())).await;
         let recogniser = OpenAiRecogniser::new(recogniser_config(&server)).unwrap();
-        let result = recogniser.hear(&Speech { samples: vec![0.5; 1_600], language: "en".into() }).await;
+        let result = recogniser
+            .hear(&Speech { samples: vec![0.5; 1_600], language: "en".into(), hints: Arc::default() })
+            .await;
         assert!(result.as_ref().is_err_and(fits), "{status}: {result:?}");
     }
 }

@@ -52,7 +52,8 @@ async fn the_model_makes_no_words_of_noise_or_next_to_nothing() {
         [vec![], silence(50), silence(2_000), noise(2_000, 0.1), noise(2_000, 1.0), vec![f32::NAN; 16_000]]
     {
         let length = samples.len();
-        let heard = moonshine.hear(&Speech { samples, language: "en".into() }).await.unwrap();
+        let heard =
+            moonshine.hear(&Speech { samples, language: "en".into(), hints: Arc::default() }).await.unwrap();
         assert!(heard.text.0.is_empty(), "{length} samples: {}", heard.text.0);
     }
 }
@@ -60,7 +61,8 @@ async fn the_model_makes_no_words_of_noise_or_next_to_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_model_knows_one_language() {
     let moonshine = moonshine().await;
-    let hear = |language: &str| Speech { samples: silence(500), language: language.into() };
+    let hear =
+        |language: &str| Speech { samples: silence(500), language: language.into(), hints: Arc::default() };
     assert_eq!(moonshine.hear(&hear("de-DE")).await.err(), Some(HearError::Language));
     for language in ["en", "en-US", "EN-gb", ""] {
         assert!(moonshine.hear(&hear(language)).await.is_ok(), "{language}");
@@ -71,12 +73,12 @@ async fn the_model_knows_one_language() {
 async fn who_gives_up_leaves_the_model_to_others() {
     let moonshine = moonshine().await;
     let words = spoken(&program(Speaker::Flite), None, "Please open the settings.").await;
-    let speech = Speech { samples: words.repeat(4), language: "en".into() };
+    let speech = Speech { samples: words.repeat(4), language: "en".into(), hints: Arc::default() };
     for _ in 0..5 {
         let hurry = tokio::time::timeout(Duration::from_millis(5), moonshine.hear(&speech)).await;
         assert!(hurry.is_err());
     }
-    let one = Speech { samples: words, language: "en".into() };
+    let one = Speech { samples: words, language: "en".into(), hints: Arc::default() };
     let heard = tokio::time::timeout(PATIENCE, moonshine.hear(&one)).await.unwrap().unwrap();
     assert!(heard.text.0.contains("settings"), "{}", heard.text.0);
 }

@@ -13,11 +13,12 @@ from vip_world import *
 
 @functools.cache
 def spoken(text, rate=16000, voice="slt"):
-    """Samples of flite saying something, mono, 16 bit."""
+    """Samples of flite saying something, or of espeak-ng, mono, 16 bit."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        subprocess.run(["flite", "-voice", voice, "-t", text, "-o", file.name], check=True)
+        program = ["espeak-ng", "-w", file.name, text] if voice == "espeak" else ["flite", "-voice", voice, "-t", text, "-o", file.name]
+        subprocess.run(program, check=True)
         with wave.open(file.name) as sound:
-            equal((sound.getnchannels(), sound.getsampwidth()), (1, 2), "flite")
+            equal((sound.getnchannels(), sound.getsampwidth()), (1, 2), "speech")
             samples, had = array.array("h", sound.readframes(sound.getnframes())), sound.getframerate()
     if had == rate:
         return samples.tobytes()

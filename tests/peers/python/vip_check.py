@@ -19,6 +19,7 @@ import vip_limits
 import vip_resume
 import vip_socket
 import vip_states
+import vip_speech
 import vip_turns
 import vip_wild
 from checks import run_beside, summary, wanted
@@ -41,6 +42,8 @@ async def main(binary):
         )
         # What hears has the machine for itself.
         await run_beside(wanted(vip_audio.CHECKS), world, results, 5 * PATIENCE, 2)
+        shop = await house.server("shop", "vip.agent=butler", "agents.butler.kind=butler")
+        await run_beside(wanted(vip_speech.CHECKS), shop, results, 20 * PATIENCE, 1)
         await run_beside(wanted(vip_wild.LAST), world, results, PATIENCE)
     finally:
         house.close()

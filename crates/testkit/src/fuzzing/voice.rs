@@ -52,6 +52,7 @@ impl Voice {
                 self.say(VoiceEvent::Speech { turn: None, confidence: 0.7, level_db: -30.0 });
             }
             VoiceOp::Settle(_)
+            | VoiceOp::Expect(_)
             | VoiceOp::Packet(_)
             | VoiceOp::Overhear(false)
             | VoiceOp::Forget { .. }

@@ -153,7 +153,9 @@ impl VipConnection {
     /// the same, and nobody but it can say that the session is alone now. What is being asked for comes before.
     fn held(&self) -> u32 {
         match &self.incoming.before {
-            Some(before) if self.generation == 0 => before.generation.saturating_add((self.phase == Phase::Admitting).into()),
+            Some(before) if self.generation == 0 => {
+                before.generation.saturating_add((self.phase == Phase::Admitting).into())
+            }
             _ => self.generation,
         }
     }

@@ -293,9 +293,8 @@ impl VipConnection {
         };
         let request = self.asked.ask(Box::new(move |connection: &mut Self, outcome| {
             let Ok(Reply::Rows(rows)) = outcome else { return connection.fail(&Fault::new(Code::Internal)) };
-            let cell = |row: &Found, column| {
-                tables::EVENTS.column(column).and_then(|place| row.get(place)).cloned()
-            };
+            let cell =
+                |row: &Found, column| tables::EVENTS.column(column).and_then(|place| row.get(place)).cloned();
             let event = |row: &Found| {
                 let seq = u64::try_from(cell(row, "seq")?.as_integer()?).ok()?;
                 Some((seq, cell(row, "event")?.as_text()?.to_owned()))

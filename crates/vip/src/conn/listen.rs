@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_core::{Timestamp, Unheard, VoiceEvent, VoiceOp};
+use switchboard_core::{Pii, Timestamp, Unheard, VoiceEvent, VoiceOp};
 
 use crate::audio::{AudioFrame, Direction, Format};
+use crate::context::labels;
 use crate::error::{Code, Fault};
 use crate::matrix::{State, Trigger};
 use crate::message::{
@@ -113,7 +114,21 @@ impl VipConnection {
         let detection = &self.settings.turn_detection;
         let silence_ms = (detection.kind == DetectionType::ServerVad).then_some(detection.silence_ms);
         let turn = floor.number;
+        self.expect();
         self.voice(VoiceOp::Listen { turn, silence_ms, overheard });
+    }
+
+    /// Tells the voice what may well be said now: what can be done, or the answer to what was asked.
+    fn expect(&mut self) {
+        let labels = if self.confirms_by_voice() {
+            ANSWERS.iter().map(|answer| (*answer).to_owned()).collect()
+        } else {
+            self.context.as_ref().map(labels).unwrap_or_default()
+        };
+        if labels != self.expected {
+            self.expected.clone_from(&labels);
+            self.voice(VoiceOp::Expect(Pii(labels)));
+        }
     }
 
     fn has_floor(&self, turn_id: &str) -> bool {
@@ -544,6 +559,8 @@ fn fault_of(why: Unheard) -> Fault {
     }
 }
 
+/// What a question for consent is answered with.
+const ANSWERS: [&str; 6] = ["Yes", "No", "Yes, please", "No, thanks", "Confirm", "Cancel"];
 const NOT_HEARD: &str = "Speech cannot be understood now. Typing still works.";
 const LONGEST_TEXT: usize = 16_384;
 const MOST_AHEAD_MS: u64 = 2_500;

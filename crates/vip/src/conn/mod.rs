@@ -121,6 +121,8 @@ pub struct VipConnection {
     muted: bool,
     /// Whether the voice knows how to listen and speak.
     voiced: bool,
+    /// What the voice was told that may be said.
+    expected: Vec<String>,
     /// Whether it was told to overhear.
     overhearing: bool,
 }
@@ -236,6 +238,7 @@ impl VipConnection {
             draining: None,
             muted: false,
             voiced: false,
+            expected: Vec::new(),
             overhearing: false,
         }
     }

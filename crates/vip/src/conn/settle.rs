@@ -7,7 +7,7 @@ use switchboard_core::model::{Executor, Op, Tool, ToolAnnotations, ToolChange};
 use switchboard_core::{ToolName, VoiceOp, VoiceSettings};
 
 use crate::action;
-use crate::context::Context;
+use crate::context::{Action, Context};
 use crate::error::{Code, Fault};
 use crate::matrix::State;
 use crate::message::{
@@ -119,7 +119,7 @@ impl VipConnection {
             for (id, action) in action::invocable(context) {
                 let tool = Tool {
                     name: ToolName::new(id),
-                    description: action.description.clone(),
+                    description: described(action),
                     input_schema: action::tool_schema(action, context).into(),
                     output_schema: None,
                     annotations: ToolAnnotations {
@@ -221,6 +221,17 @@ impl VipConnection {
             voice: self.settings.voice.clone(),
         };
         self.out.push_back(switchboard_core::Output::Voice(VoiceOp::Settle(Box::new(settings))));
+    }
+}
+
+/// What an action does, and what users see of it: they will call it that.
+fn described(action: &Action) -> String {
+    let description = action.description.trim_end_matches('.');
+    match &action.label {
+        Some(label) if !description.to_lowercase().contains(&label.to_lowercase()) => {
+            format!("{description}. Users see it as “{label}”.")
+        }
+        Some(_) | None => action.description.clone(),
     }
 }
 

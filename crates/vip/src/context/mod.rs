@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 
 mod action;
 mod apply;
+mod labels;
 mod members;
 mod tree;
+
+pub(crate) use labels::labels;
 
 pub use action::{Action, Channel, Confirmation, Executor, InputType};
 

@@ -41,6 +41,17 @@ pub(super) fn check(tree: &Value) -> Result<(), ContextFault> {
     Ok(())
 }
 
+/// What its nodes are called, from the top.
+pub(super) fn labels(tree: &Value) -> impl Iterator<Item = &str> {
+    let mut open: Vec<&Value> = tree.as_array().into_iter().flatten().rev().collect();
+    let nodes = std::iter::from_fn(move || {
+        let node = open.pop()?;
+        open.extend(node["children"].as_array().into_iter().flatten().rev());
+        Some(node)
+    });
+    nodes.take(MAX_NODES).filter_map(|node| node["label"].as_str())
+}
+
 fn at<'a>(nodes: &'a [Value], path: &str, depth: usize) -> impl Iterator<Item = (&'a Value, String, usize)> {
     nodes
         .iter()

@@ -27,8 +27,9 @@ pub use server::{
     ActionCancel, ActionCancelReason, ActionDone, ActionInvoke, AnnounceReason, AppliedWhen, AudioEnd,
     AudioInterrupted, AudioStart, ContentType, FunctionResult, InputComplete, LatencyMetrics, Modality,
     ResponseAudio, ResponseDone, ResponseStatus, ResponseTextDelta, ResyncReason, ServerAnnounce,
-    ServerReady, SessionConnected, SessionPong, SessionTerminated, SessionTerminating, SessionUpdated, SpeechOffer,
-    StateAck, StateChanged, StateResync, TerminatedReason, TerminatingReason, TranscriptPartial, Warning,
+    ServerReady, SessionConnected, SessionPong, SessionTerminated, SessionTerminating, SessionUpdated,
+    SpeechOffer, StateAck, StateChanged, StateResync, TerminatedReason, TerminatingReason, TranscriptPartial,
+    Warning,
 };
 
 /// What every event has besides its type and its data.

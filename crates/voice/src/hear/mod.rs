@@ -1,14 +1,17 @@
 //! Making words of speech.
 
+mod hints;
 mod moonshine;
 mod openai;
 mod vocabulary;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use switchboard_core::{Heard, Unheard};
 
+pub use hints::Hints;
 pub use moonshine::Moonshine;
 pub use openai::OpenAiRecogniser;
 
@@ -19,6 +22,8 @@ pub struct Speech {
     pub samples: Vec<f32>,
     /// The language it should be in, as a BCP-47 tag.
     pub language: String,
+    /// What may well have been said.
+    pub hints: Arc<Hints>,
 }
 
 // What people say is not for logs.

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::vocabulary::Vocabulary;
-use super::{HearError, Recogniser, Speech, primary};
+use super::{HearError, Hints, Recogniser, Speech, primary};
 use crate::audio::EAR_RATE;
 
 /// Understands English. Loaded once, and asked by a bounded number at a time.
@@ -76,15 +76,22 @@ impl Recogniser for Moonshine {
         let seat = Arc::clone(&self.seats).acquire_owned().await.map_err(|_| gone())?;
         let works = Arc::clone(&self.works);
         let samples = speech.samples[..speech.samples.len().min(LONGEST)].to_vec();
+        let hints = Arc::clone(&speech.hints);
         let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
         let seen = Arc::clone(&given_up.0);
         let heard = spawn_blocking(move || {
             // Nobody else sits down before the engine is back, whether or not it is waited for.
             let _seat = seat;
             let mut engine = works.engine()?;
-            let heard = engine.hear_twice(&samples, &seen);
+            let heard = engine.hear_twice(&samples, &seen).and_then(|take| {
+                let text = works.vocabulary.words(&take.numbers);
+                if hints.is_empty() || text.is_empty() {
+                    return Ok((text, take.likelihood));
+                }
+                engine.reconsider(text, &take, &hints, &works.vocabulary, &seen)
+            });
             works.idle.lock().push(engine);
-            heard.map(|(numbers, likelihood)| (works.vocabulary.words(&numbers), likelihood))
+            heard
         });
         match heard.await.map_err(|_| gone())? {
             Ok((text, likelihood)) if text.is_empty() || likelihood < GUESSED => Ok(nothing()),
@@ -139,25 +146,94 @@ impl Engine {
 
     /// Hears with wide margins, which the model likes best; and if it is in doubt once more with narrow ones, for
     /// it is as fickle about these as it is quick. The surer answer counts.
-    fn hear_twice(&mut self, samples: &[f32], given_up: &AtomicBool) -> ort::Result<(Vec<usize>, f32)> {
+    fn hear_twice(&mut self, samples: &[f32], given_up: &AtomicBool) -> ort::Result<Take> {
         let wide = [&MARGIN[..], samples, &MARGIN[..]].concat();
         let first = self.hear(&wide, given_up)?;
-        if first.1 >= SURE || samples.len() > WORTH_ANOTHER || first.0.is_empty() {
+        if first.likelihood >= SURE || samples.len() > WORTH_ANOTHER || first.numbers.is_empty() {
             return Ok(first);
         }
         let second = self.hear(samples, given_up)?;
-        Ok(if second.1 > first.1 { second } else { first })
+        Ok(if second.likelihood > first.likelihood { second } else { first })
+    }
+
+    /// Holds what was understood against what may well have been said: of those transcripts that fit the sound
+    /// nearly as well, the one with the most hints counts. One replacement at a time, and a few of them at most.
+    fn reconsider(
+        &mut self,
+        text: String,
+        take: &Take,
+        hints: &Hints,
+        vocabulary: &Vocabulary,
+        given_up: &AtomicBool,
+    ) -> ort::Result<(String, f32)> {
+        let (mut text, mut likelihood) = (text, take.likelihood);
+        for _ in 0..MOST_REPLACED {
+            let mut transcripts = hints.alternatives(&text, MOST_ALTERNATIVES);
+            transcripts.insert(0, text.clone());
+            let written: Vec<(String, Vec<usize>)> = transcripts
+                .into_iter()
+                .filter_map(|text| vocabulary.numbers(&text).map(|numbers| (text, numbers)))
+                .collect();
+            let longest = written.iter().map(|(_, numbers)| numbers.len() + 1).max().unwrap_or_default();
+            let room = MOST_SCORED / longest.max(1);
+            if written.len() < 2 || room < 2 || given_up.load(Ordering::Relaxed) {
+                break;
+            }
+            let written = &written[..written.len().min(room)];
+            let numbers: Vec<&[usize]> = written.iter().map(|(_, numbers)| numbers.as_slice()).collect();
+            let fits = self.score(&take.states, &numbers)?;
+            let rated = written.iter().zip(&fits).map(|((text, _), fit)| fit + HINT * hints.count(text));
+            let best = rated.enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+            let Some((place, _)) = best.filter(|(place, _)| *place > 0) else { break };
+            likelihood = (fits[place] / (numbers[place].len() + 1) as f32).exp();
+            text.clone_from(&written[place].0);
+        }
+        Ok((text, likelihood))
+    }
+
+    /// The logarithm of how likely each of these transcripts is for a sound, with its end.
+    fn score(&mut self, states: &DynValue, transcripts: &[&[usize]]) -> ort::Result<Vec<f32>> {
+        let (shape, values) = states.try_extract_tensor::<f32>()?;
+        let side = |place: usize| usize::try_from(shape[place]).unwrap_or_default();
+        let count = transcripts.len();
+        let repeated = Tensor::from_array(([count, side(1), side(2)], values.repeat(count)))?;
+        let length = transcripts.iter().map(|transcript| transcript.len() + 1).max().unwrap_or_default();
+        // What stands behind a shorter transcript does not reach back to it.
+        let mut inputs_ids = vec![i64::try_from(END).unwrap_or_default(); count * length];
+        for (transcript, row) in transcripts.iter().zip(inputs_ids.chunks_mut(length)) {
+            row[0] = START;
+            for (number, cell) in transcript.iter().zip(&mut row[1..]) {
+                *cell = i64::try_from(*number).unwrap_or(START);
+            }
+        }
+        let past = Past::new(count)?;
+        let ids = Tensor::from_array(([count, length], inputs_ids))?;
+        let cached = Tensor::from_array(([1], vec![false]))?;
+        let mut inputs: Vec<(&str, SessionInputValue<'_>)> = Vec::with_capacity(3 + past.0.len());
+        inputs.push(("input_ids", ids.into()));
+        inputs.push(("encoder_hidden_states", repeated.into()));
+        inputs.push(("use_cache_branch", cached.into()));
+        inputs.extend(past.0.iter().map(|memory| (memory.input.as_str(), (&memory.value).into())));
+        let outputs = self.decoder.run(inputs)?;
+        let (shape, scores) = outputs["logits"].try_extract_tensor::<f32>()?;
+        let size = usize::try_from(shape[2]).unwrap_or_default().max(1);
+        let fits = transcripts.iter().zip(scores.chunks(size * length)).map(|(transcript, rows)| {
+            let wanted = transcript.iter().copied().chain([END]);
+            let steps = rows.chunks(size).zip(wanted);
+            steps.map(|(row, number)| log_likelihood(row, number)).sum()
+        });
+        Ok(fits.collect())
     }
 
     /// The numbers of what was said, and how likely they are.
-    fn hear(&mut self, samples: &[f32], given_up: &AtomicBool) -> ort::Result<(Vec<usize>, f32)> {
+    fn hear(&mut self, samples: &[f32], given_up: &AtomicBool) -> ort::Result<Take> {
         let most = (samples.len() as f32 / EAR_RATE as f32 * PIECES_PER_SECOND) as usize + 2;
         let sound = Tensor::from_array(([1, samples.len()], samples.to_vec()))?;
         let mut encoded = self.encoder.run(ort::inputs!["input_values" => sound])?;
         let Some(states) = encoded.remove("last_hidden_state") else {
             return Err(ort::Error::new("the encoder has no output"));
         };
-        let mut past = Past::new()?;
+        let mut past = Past::new(1)?;
         let mut numbers: Vec<usize> = Vec::new();
         let mut doubt = 0.0;
         let mut next = START;
@@ -184,8 +260,23 @@ impl Engine {
             numbers.push(best);
         }
         let likelihood = (doubt / numbers.len().max(1) as f32).exp();
-        Ok((numbers, likelihood))
+        Ok(Take { numbers, likelihood, states })
     }
+}
+
+/// What was made of a sound.
+struct Take {
+    numbers: Vec<usize>,
+    likelihood: f32,
+    /// The sound, as the decoder is given it.
+    states: DynValue,
+}
+
+/// The logarithm of how likely a number is.
+fn log_likelihood(scores: &[f32], number: usize) -> f32 {
+    let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = scores.iter().map(|score| (score - highest).exp()).sum();
+    scores.get(number).map_or(f32::NEG_INFINITY, |score| score - highest - sum.ln())
 }
 
 /// The best number, and how likely it is. An empty answer is only believed if it is beyond doubt: this model
@@ -212,12 +303,14 @@ struct Memory {
 }
 
 impl Past {
-    fn new() -> ort::Result<Self> {
+    /// For so many transcripts at once.
+    fn new(count: usize) -> ort::Result<Self> {
         let mut memories = Vec::with_capacity(LAYERS * 4);
         for layer in 0..LAYERS {
             for (side, fixed) in [("decoder", false), ("encoder", true)] {
                 for part in ["key", "value"] {
-                    let empty = Tensor::from_array(([1, HEADS, 1, WIDTH], vec![0.0_f32; HEADS * WIDTH]))?;
+                    let values = vec![0.0_f32; count * HEADS * WIDTH];
+                    let empty = Tensor::from_array(([count, HEADS, 1, WIDTH], values))?;
                     memories.push(Memory {
                         input: format!("past_key_values.{layer}.{side}.{part}"),
                         output: format!("present.{layer}.{side}.{part}"),
@@ -280,6 +373,13 @@ const SURELY_EMPTY: f32 = 0.9;
 /// From here on the model is sure of itself, and up to here it only guesses what noise might say.
 const SURE: f32 = 0.8;
 const GUESSED: f32 = 0.25;
+/// What each hint in a transcript is worth, as the logarithm of a likelihood. Measured: with more, ordinary
+/// sentences begin to change.
+const HINT: f32 = 2.0;
+/// Replacements in one transcript, alternatives that are compared each time, and pieces of all of them together.
+const MOST_REPLACED: usize = 3;
+const MOST_ALTERNATIVES: usize = 12;
+const MOST_SCORED: usize = 256;
 /// Silence around speech.
 const MARGIN: [f32; EAR_RATE as usize / 5] = [0.0; EAR_RATE as usize / 5];
 /// Samples of which a second hearing does not keep anybody waiting.

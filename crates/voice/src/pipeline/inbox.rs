@@ -42,7 +42,7 @@ impl Inbox {
                     return;
                 }
             }
-            VoiceOp::Settle(_) | VoiceOp::Hush { .. } => {}
+            VoiceOp::Settle(_) | VoiceOp::Expect(_) | VoiceOp::Hush { .. } => {}
         }
         waiting.asked.push_back(Asked::Op(op));
         if waiting.packets > MOST_PACKETS {

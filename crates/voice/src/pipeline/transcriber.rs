@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ear::{Ending, Mark, Piece};
 use super::outlet::Outlet;
-use crate::hear::{HearError, Speech};
+use crate::hear::{HearError, Hints, Speech};
 use crate::house::Hearing;
 
 /// What there is to be understood.
@@ -32,6 +32,7 @@ pub(crate) enum Work {
 pub(crate) struct Transcriber {
     pub(crate) turn: u64,
     pub(crate) language: String,
+    pub(crate) hints: Arc<Hints>,
     pub(crate) hearing: Arc<Hearing>,
     pub(crate) outlet: Arc<Outlet>,
 }
@@ -123,7 +124,8 @@ impl Transcriber {
 
     fn job(&self, piece: Piece) -> Job {
         let hearing = Arc::clone(&self.hearing);
-        let speech = Speech { samples: piece.samples, language: self.language.clone() };
+        let (language, hints) = (self.language.clone(), Arc::clone(&self.hints));
+        let speech = Speech { samples: piece.samples, language, hints };
         Box::pin(async move { hearing.hear(&speech).await })
     }
 
@@ -146,6 +148,8 @@ impl Transcriber {
 
     fn finish(&self, draft: Draft, concluded: Instant) {
         if let Some(trouble) = draft.trouble {
+            // Whoever has spoken is told that it was in vain, and whoever runs the server why.
+            tracing::warn!(error = %trouble, "a turn was not understood");
             return self.unheard(trouble.into());
         }
         let (text, _) = draft.so_far(None);

@@ -17,6 +17,7 @@ use super::outlet::Outlet;
 use super::speaker::{Speaker, Words};
 use super::transcriber::{MOST_WORK, Transcriber, Work};
 use crate::audio::{Packer, Unpacker};
+use crate::hear::Hints;
 use crate::house::Voices;
 
 /// Listens and speaks for one connection, until it is dropped.
@@ -61,6 +62,8 @@ struct Body {
     house: Arc<Voices>,
     outlet: Arc<Outlet>,
     settings: VoiceSettings,
+    /// What may well be said next.
+    hints: Arc<Hints>,
     unpacker: Option<Unpacker>,
     ear: Ear,
     overhearing: bool,
@@ -104,6 +107,7 @@ impl Body {
             house,
             outlet,
             settings,
+            hints: Arc::default(),
             unpacker,
             ear: Ear::new(),
             overhearing: false,
@@ -150,6 +154,7 @@ impl Body {
     fn act(&mut self, op: VoiceOp) {
         match op {
             VoiceOp::Settle(settings) => self.settle(*settings),
+            VoiceOp::Expect(labels) => self.hints = Arc::new(Hints::new(labels.0.iter().map(String::as_str))),
             VoiceOp::Listen { turn, silence_ms, overheard } => self.listen(turn, silence_ms, overheard),
             VoiceOp::Packet(packet) => self.hear(&packet),
             VoiceOp::Overhear(whether) => self.overhear(whether),
@@ -182,6 +187,7 @@ impl Body {
         let transcriber = Transcriber {
             turn: number,
             language: self.settings.language.clone(),
+            hints: Arc::clone(&self.hints),
             hearing: self.house.hearing(),
             outlet: Arc::clone(&self.outlet),
         };

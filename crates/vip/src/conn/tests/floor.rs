@@ -311,6 +311,35 @@ fn vip_093_what_a_server_lacks_is_known_at_once_and_how_to_mend_it_is_not_told_t
 }
 
 #[test]
+fn vip_096_the_voice_is_told_what_can_be_done_and_what_is_on_the_screen() {
+    let mut stage = Stage::new(|_, _| {});
+    let change = json!({ "mode": "delta", "base_version": 1, "context_version": 2, "visibility": ["lamp.on"],
+        "routes": [{ "target": "orders", "title": "Your orders" }, { "target": "help" }],
+        "tree": [{ "id": "n", "kind": "list", "label": "Lamps", "children": [
+            { "id": "m", "kind": "item", "label": "Reading lamp" }] }] });
+    stage.send("state.update", None, change);
+    let expected = |stage: &Stage| -> Vec<Vec<String>> {
+        let labels = stage.voice.iter().filter_map(|op| match op {
+            VoiceOp::Expect(labels) => Some(labels.0.clone()),
+            _ => None,
+        });
+        labels.collect()
+    };
+    stage.take_floor("t-1");
+    // Not what is out of reach. It comes before anything is listened to.
+    let labels = ["Switch the lamp on", "Your orders", "help", "Lamps", "Reading lamp"];
+    assert_eq!(expected(&stage), [labels]);
+    let place = |wanted: fn(&VoiceOp) -> bool| stage.voice.iter().position(wanted).unwrap();
+    let listens = place(|op| matches!(op, VoiceOp::Listen { .. }));
+    assert!(place(|op| matches!(op, VoiceOp::Expect(_))) < listens);
+    // What has not changed is not told again.
+    stage.send("input.cancel", Some("t-1"), json!({ "reason": "user" }));
+    stage.take_floor("t-2");
+    assert_eq!(expected(&stage).len(), 1);
+    assert!(!format!("{:?}", stage.voice).contains("lamp"), "screens are not for logs");
+}
+
+#[test]
 fn vip_029_audio_outside_of_a_turn_is_dropped_and_not_complained_about_for_ever() {
     let mut stage = Stage::new(|_, _| {});
     for _ in 0..50 {

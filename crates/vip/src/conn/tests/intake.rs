@@ -121,7 +121,11 @@ fn vip_089_many_updates_at_once_are_one_strike() {
     for closed in [None, Some(4429)] {
         stage.pass(1_000);
         for version in 2..=11 {
-            stage.send("state.update", None, json!({ "mode": "delta", "base_version": 9, "context_version": version }));
+            stage.send(
+                "state.update",
+                None,
+                json!({ "mode": "delta", "base_version": 9, "context_version": version }),
+            );
         }
         assert_eq!(stage.closed.map(|close| close.code), closed);
     }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use switchboard_core::model::{self, Call, CallEnd, CallKind, Executor, Standing, TurnEnd, TurnOutcome};
 use switchboard_core::{
     AgentId, AttachmentView, CallId, Chronicle as _, Close, Committed, Connection as _, Event, Found, Frame,
-    Input, Lookup, Op, Opening, OpeningRequest, Output, Position, Principal, PrincipalId, Reply, RequestId, Seed,
-    SessionId, SessionView, Timestamp, TurnId, Upgrade, VoiceEvent, VoiceOp,
+    Input, Lookup, Op, Opening, OpeningRequest, Output, Position, Principal, PrincipalId, Reply, RequestId,
+    Seed, SessionId, SessionView, Timestamp, TurnId, Upgrade, VoiceEvent, VoiceOp,
 };
 
 use super::*;
@@ -82,7 +82,15 @@ impl Stage {
         let (settings, service) = (samples::settings(), samples::service());
         let session = SessionId::new(SESSION);
         let minutes = Minutes::new(&session);
-        let mut setup = Setup { settings, service, kind: Kind::Stream, minutes, seed: [7; 32], arrival: None, held_back: false };
+        let mut setup = Setup {
+            settings,
+            service,
+            kind: Kind::Stream,
+            minutes,
+            seed: [7; 32],
+            arrival: None,
+            held_back: false,
+        };
         change(&mut setup);
         let Setup { settings, service, kind, minutes, seed, arrival, held_back } = setup;
         let protocol = Vip::new(VipLimits::default(), service);

@@ -358,7 +358,11 @@ fn race(arrivals: &[(&str, u64)], order: &[(usize, bool)]) -> Vec<Stage> {
         }
         let record = stages[transport].0.recorded();
         let event = recorded(json!(record));
-        minutes.take(&Committed { position: Position::default(), at: Timestamp::default(), event: event.clone() });
+        minutes.take(&Committed {
+            position: Position::default(),
+            at: Timestamp::default(),
+            event: event.clone(),
+        });
         log.push(event);
     }
     let follow = |(mut stage, from): (Stage, usize)| {

@@ -273,15 +273,14 @@ fn vip_095_what_was_heard_of_an_answer_is_kept_when_the_server_dies() {
     ];
     let heard = |history: &[Value]| {
         let told = history.iter().filter(|item| item["role"] == "assistant" && item["kind"] == "message");
-        told.map(|item| (item["text"].clone(), item["status"].clone(), item["turn_id"].clone())).collect::<Vec<_>>()
+        told.map(|item| (item["text"].clone(), item["status"].clone(), item["turn_id"].clone()))
+            .collect::<Vec<_>>()
     };
     let cut = (json!("One two three four. Five six"), json!("incomplete"), json!("t-1"));
     assert_eq!(heard(&kept(&stage, &again)), [cut.clone()]);
     // Or nobody does.
-    let gone = Event::AttachmentDetached {
-        attachment: format!("{SESSION}.app").as_str().into(),
-        generation: 1,
-    };
+    let gone =
+        Event::AttachmentDetached { attachment: format!("{SESSION}.app").as_str().into(), generation: 1 };
     assert_eq!(heard(&kept(&stage, &[gone])), [cut]);
     // One that was heard to its end is whole, and there once.
     stage.end_turn(TurnEnd::complete());
