@@ -235,4 +235,9 @@ async def credentials_and_functions_are_for_internal_mode(world):
         ensure(400 <= answer.status_code < 500, path, answer.status_code, answer.text)
 
 
+async def vip_093_discovery_says_what_there_is_of_a_voice(world):
+    speech = world.discovery["speech"]
+    equal((speech["hears"], speech["speaks"], speech["missing"]), (True, True, []), "speech")
+
+
 CHECKS = [check for name, check in list(globals().items()) if asyncio.iscoroutinefunction(check) and check.__module__ == __name__]

@@ -122,6 +122,39 @@ async def vip_074_what_happened_meanwhile_is_replayed(world):
     await back.leave()
 
 
+async def vip_091_of_transports_opened_at_once_the_newest_stays(world):
+    """None of them has said anything so far; each is opened as soon as the one before is there."""
+    for _ in range(20):
+        first = await world.create()
+        sessions = [Session(first.created, world.base) for _ in range(3)]
+        streams = []
+        for session in sessions:
+            session.joined = True
+            streams.append(await world.open(session))
+        for older in streams[:2]:
+            await older.dies(4409, "SES_REPLACED")
+        newest = streams[2]
+        connected = await newest.connect()
+        numbers = [stream.log[-1].seq for stream in streams[:2]] + [newest.log[-1].seq]
+        equal(len(set(numbers)), 3, f"VIP-092: numbers {numbers} of {connected} and the last words")
+        await newest.ready(TREE())
+        await newest.leave()
+
+
+async def vip_092_the_last_word_has_a_number_of_its_own(world):
+    stream = await world.talk()
+    other = Session(stream.session.created, world.base)
+    other.joined = True
+    newer = await world.open(other)
+    await stream.dies(4409, "SES_REPLACED")
+    last = stream.log[-1].seq
+    await newer.connect()
+    await newer.ready(TREE(2))
+    equal(await turn(newer, "say one"), "one", "the answer")
+    ensure(all(event.seq > last for event in newer.log), f"a number up to {last} is given again:", newer.log)
+    await newer.leave()
+
+
 async def an_open_turn_is_discarded(world):
     stream = await world.talk()
     started = await listen(stream)

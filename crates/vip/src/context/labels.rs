@@ -22,7 +22,7 @@ pub(crate) fn labels(context: &Context) -> Vec<String> {
     for route in &context.routes {
         add(route.title.as_deref().unwrap_or(&route.target));
     }
-    context.tree.iter().flat_map(tree::labels).for_each(|label| add(label));
+    context.tree.iter().flat_map(tree::labels).for_each(add);
     labels
 }
 

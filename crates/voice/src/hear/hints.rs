@@ -140,6 +140,12 @@ fn spoken(label: &[String]) -> Vec<Vec<String>> {
     // "Add tea to the cart" may be cut short.
     let end = (2..label.len()).find(|place| PREPOSITIONS.contains(&label[*place].as_str()));
     phrases.extend(end.map(|end| label[..end].to_vec()));
+    // What is searched for may be anything.
+    if let [verb, preposition, ..] = label
+        && PREPOSITIONS.contains(&preposition.as_str())
+    {
+        phrases.push(vec![verb.clone(), preposition.clone()]);
+    }
     phrases
 }
 
@@ -349,6 +355,8 @@ mod tests {
         assert!(found("Please and honey to the cart, now.", "Please add honey to the cart, now."));
         assert!(found("Can Sylvia order?", "Cancel the order?"));
         assert!(found("Turned on dark moody.", "Turned on dark mode."));
+        let search = Hints::new(["Search for products"]);
+        assert!(search.alternatives("So, for coffee.", 12).contains(&"Search for coffee.".to_owned()));
         assert!(found("What's in my kart?", "What's in my cart?"));
         // What was said is not an alternative to itself, and nothing is far-fetched.
         assert!(
