@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
-const dist = path.resolve(fileURLToPath(import.meta.url), "../../../sdks/typescript/dist");
+const dist = path.resolve(fileURLToPath(import.meta.url), "../../../sdks/typescript/packages/vip/dist");
 let files;
 let browser;
 

@@ -1,4 +1,4 @@
-// src/canonical.ts
+// packages/vip/src/canonical.ts
 function canonical(value) {
   if (value === null || typeof value !== "object") {
     if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError("not a JSON number");
@@ -13,7 +13,7 @@ async function digest(value) {
   return Array.from(new Uint8Array(hash), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// src/schema.ts
+// packages/vip/src/schema.ts
 var MAX_DEPTH = 32;
 function schemaError(schema, value) {
   return check(schema, value, { root: schema, path: "", depth: 0 });
@@ -135,7 +135,7 @@ function isObject(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-// src/actions.ts
+// packages/vip/src/actions.ts
 var ActionFailure = class extends Error {
   constructor(message, code = "ACT_EXECUTION_FAILED", executed = true) {
     super(message);
@@ -354,7 +354,7 @@ function trim(map, limit) {
   }
 }
 
-// src/emitter.ts
+// packages/vip/src/emitter.ts
 var Emitter = class {
   listeners = /* @__PURE__ */ new Map();
   /** Calls the listener on every such event; returns how to stop that. */
@@ -378,7 +378,7 @@ var Emitter = class {
   }
 };
 
-// src/audio.ts
+// packages/vip/src/audio.ts
 var OUTGOING_DELAY_MS = 300;
 var STOP_TIMEOUT_MS = 80;
 var Audio = class extends Emitter {
@@ -524,7 +524,7 @@ function delay(ms) {
   return new Promise((resolve2) => setTimeout(resolve2, ms));
 }
 
-// src/captions.ts
+// packages/vip/src/captions.ts
 var Captions = class {
   constructor(show) {
     this.show = show;
@@ -571,7 +571,7 @@ var Captions = class {
   }
 };
 
-// src/machine.ts
+// packages/vip/src/machine.ts
 var STATES = [
   "not_connected",
   "connecting",
@@ -646,7 +646,7 @@ var Machine = class {
   }
 };
 
-// src/context.ts
+// packages/vip/src/context.ts
 var MAX_ACTIONS = 128;
 var MAX_NARRATION = 8192;
 var ANSWER_TIMEOUT_MS = 5e3;
@@ -769,7 +769,7 @@ function applyUpdate(current, update) {
   };
 }
 
-// src/dialog.ts
+// packages/vip/src/dialog.ts
 function confirmInDialog(request2, words = {}) {
   const dialog = document.createElement("dialog");
   dialog.className = "vip-confirm";
@@ -824,7 +824,7 @@ function button(text, answer) {
   return made;
 }
 
-// src/frames.ts
+// packages/vip/src/frames.ts
 var INPUT = 1;
 var OUTPUT = 2;
 var END = 1;
@@ -871,7 +871,7 @@ function fromBase64(text) {
   return bytes;
 }
 
-// src/vad.ts
+// packages/vip/src/vad.ts
 var QUIET_DB = -70;
 var LOUD_ROOM_DB = -40;
 var LEAST_SPEECH_DB = -48;
@@ -931,7 +931,7 @@ function level(pcm) {
   return count ? Math.max(-100, 10 * Math.log10(sum / count + 1e-10)) : -100;
 }
 
-// src/floor.ts
+// packages/vip/src/floor.ts
 var FRAME_MS = 20;
 var PREROLL_FRAMES = 20;
 var PTT_PREROLL_FRAMES = 8;
@@ -1205,7 +1205,7 @@ var Floor = class extends Emitter {
   }
 };
 
-// src/events.ts
+// packages/vip/src/events.ts
 function readServerEvent(text) {
   let value;
   try {
@@ -1221,7 +1221,7 @@ function readServerEvent(text) {
   return event;
 }
 
-// src/adapters/native.ts
+// packages/vip/src/adapters/native.ts
 var NativeAdapter = class {
   constructor(host) {
     this.host = host;
@@ -1281,7 +1281,7 @@ var NativeAdapter = class {
   }
 };
 
-// src/adapters/tools.ts
+// packages/vip/src/adapters/tools.ts
 var MAX_NAME = 64;
 function toolsOf(context) {
   const names = /* @__PURE__ */ new Map();
@@ -1313,7 +1313,7 @@ function complete(action, parameters) {
   };
 }
 
-// src/adapters/realtime.ts
+// packages/vip/src/adapters/realtime.ts
 var RATE = 24e3;
 var BYTES_PER_MS = RATE * 2 / 1e3;
 var FIRST_STREAM = 32768;
@@ -1673,7 +1673,7 @@ function string(value) {
   return typeof value === "string" ? value : "";
 }
 
-// src/transport.ts
+// packages/vip/src/transport.ts
 var MAX_BUFFERED = 256 * 1024;
 function openSocket(url, protocols, events, factory = (url2, protocols2) => new WebSocket(url2, protocols2)) {
   const socket = factory(url, protocols);
@@ -1778,7 +1778,7 @@ function fragmentOf(peer, candidate) {
   return [line("ice-ufrag"), line("ice-pwd"), media, `a=mid:${candidate.sdpMid ?? "0"}`, `a=${candidate.candidate}`, ""].join("\r\n");
 }
 
-// src/internal.ts
+// packages/vip/src/internal.ts
 var ADAPTERS = {
   "vip-native": (host) => new NativeAdapter(host),
   "openai-realtime-v1": (host) => new RealtimeAdapter(host)
@@ -2005,7 +2005,7 @@ var InternalSession = class extends Emitter {
   }
 };
 
-// src/kept.ts
+// packages/vip/src/kept.ts
 var KEY = "switchboard-vip-session";
 function hasKept(storage) {
   return recall(storage)?.resumeToken !== void 0;
@@ -2034,7 +2034,7 @@ function place(storage) {
   }
 }
 
-// src/playback.ts
+// packages/vip/src/playback.ts
 var PROGRESS_EVERY_MS = 1e3;
 var Playback = class {
   constructor(link, speaker, now = () => performance.now()) {
@@ -2134,7 +2134,7 @@ var Playback = class {
   }
 };
 
-// src/screen.ts
+// packages/vip/src/screen.ts
 var WATCHED = [
   "hidden",
   "disabled",
@@ -2355,7 +2355,7 @@ function fill(element2, value) {
   throw new Error("there is no field to fill");
 }
 
-// src/control.ts
+// packages/vip/src/control.ts
 var RequestError = class extends Error {
   constructor(status, error) {
     super(error.message ?? `the server answered ${status}`);
@@ -2410,7 +2410,7 @@ async function createSession(options) {
   return await request(options, { method: "POST", path: "/v1/vip/sessions", body, token, headers });
 }
 
-// src/session.ts
+// packages/vip/src/session.ts
 var FIRST_DELAY_MS = 250;
 var LAST_DELAY_MS = 5e3;
 var READY_TIMEOUT_MS = 15e3;
@@ -2755,7 +2755,7 @@ var Session = class extends Emitter {
   }
 };
 
-// src/app.ts
+// packages/vip/src/app.ts
 var CONTEXT_EVERY_MS = 250;
 var MAX_REPLAYED = 64;
 var VoiceApp = class extends Emitter {

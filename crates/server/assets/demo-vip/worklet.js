@@ -1,4 +1,4 @@
-// src/frames.ts
+// packages/vip/src/frames.ts
 function floatsOfPcm(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength & ~1);
   const samples = new Float32Array(view.byteLength / 2);
@@ -15,7 +15,7 @@ function pcmOfFloats(samples) {
   return bytes;
 }
 
-// src/resample.ts
+// packages/vip/src/resample.ts
 var ZERO_CROSSINGS = 12;
 var TABLE_STEPS = 256;
 var Resampler = class {
@@ -72,7 +72,7 @@ function kernelTable() {
   return table;
 }
 
-// src/worklet.ts
+// packages/vip/src/worklet.ts
 var FRAME_MS = 20;
 var PROGRESS_MS = 100;
 var MAX_QUEUED_S = 10;
