@@ -262,6 +262,7 @@ impl AspConnection {
             .cloned()
             .collect();
         if self.tools_awaited > 0 {
+            self.offer_other_tools(session, view);
             self.tools.extend(unknown.into_iter().map(|tool| (tool.name.clone(), Box::new(tool))));
             return self.tools_arrived();
         }

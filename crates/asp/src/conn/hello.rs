@@ -71,6 +71,7 @@ impl AspConnection {
         }
         if agreed.has(Feature::ClientTools) {
             let attachment = self.link.attachment.clone();
+            self.client_tools_told = hello.tools.is_some();
             let tools = hello.tools.into_iter().flatten();
             self.client_tools = tools.map(|tool| map::client_tool(tool, &attachment)).collect();
         }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use switchboard_core::model::{CallEnd, NewTurn, Origin, RequestKey, ToolChange};
-use switchboard_core::{AgentId, CallId, Op, Position, Reject, RequestId, Right, SessionId, TurnId, hex};
+use switchboard_core::model::{CallEnd, Executor, NewTurn, Origin, RequestKey, Tool, ToolChange};
+use switchboard_core::{
+    AgentId, CallId, Op, Position, Reject, RequestId, Right, SessionId, SessionView, ToolName, TurnId, hex,
+};
 
 use super::requests::{Queued, Request};
 use super::resume::Handle;
@@ -159,6 +161,23 @@ impl AspConnection {
         if !self.client_tools.is_empty() {
             let change = ToolChange { add: self.client_tools.clone(), remove: Vec::new(), turn: None };
             self.submit(session, Op::ChangeTools(change), Pending::Tools(request));
+        }
+    }
+
+    /// What a client that has come back says of its tools counts from here on, in every session it takes part in.
+    pub(super) fn offer_other_tools(&mut self, session: &SessionId, view: &SessionView) {
+        if !self.client_tools_told {
+            return;
+        }
+        let own = Executor::Attachment(self.link.attachment.clone());
+        let known: Vec<&Tool> = view.tools.iter().filter(|tool| tool.executor == own).collect();
+        let add: Vec<Tool> = self.client_tools.iter().filter(|tool| !known.contains(tool)).cloned().collect();
+        let offered = |name: &ToolName| self.client_tools.iter().any(|tool| tool.name == *name);
+        let remove: Vec<ToolName> =
+            known.into_iter().map(|tool| tool.name.clone()).filter(|name| !offered(name)).collect();
+        if !add.is_empty() || !remove.is_empty() {
+            let change = ToolChange { add, remove, turn: None };
+            self.submit(session, Op::ChangeTools(change), Pending::Tools(None));
         }
     }
 

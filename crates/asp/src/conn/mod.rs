@@ -59,6 +59,8 @@ pub struct AspConnection {
     /// `rev` of the last TOOL_DEF.
     tools_revision: u64,
     client_tools: Vec<Tool>,
+    /// Whether HELLO named them, be it none.
+    client_tools_told: bool,
     /// After a resume: sessions whose tools are awaited before all are told again.
     tools_awaited: usize,
     /// The transport has more to write than it takes.
@@ -181,6 +183,7 @@ impl AspConnection {
             tools: upgrade.tools.into_iter().map(|tool| (tool.name.clone(), Box::new(tool))).collect(),
             tools_revision: 0,
             client_tools: Vec::new(),
+            client_tools_told: false,
             tools_awaited: 0,
             seed,
             derived: 1,
