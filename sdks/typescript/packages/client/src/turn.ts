@@ -63,6 +63,11 @@ export class Turn implements AsyncIterable<TurnEvent> {
     return this.over;
   }
 
+  /** Whether somebody reads it already. */
+  get reading(): boolean {
+    return this.claimed;
+  }
+
   /** Stops the agent. The events go on to their end, which says `interrupted`. */
   stop(reason?: string): void {
     if (this.over || this.status === "stopping") return;
