@@ -367,6 +367,10 @@ fn t25_browser_credential() {
     assert_eq!(bearer_token(entry).as_deref(), Some(token));
     assert_eq!(bearer_token("asp-v1"), None);
     assert_eq!(bearer_token("asp-bearer.!!"), None);
+    // The one way that is the same for all sockets.
+    assert!(is_bearer_entry("bearer.a.b-c_d") && is_bearer_entry("bearer."));
+    assert_eq!(bearer_token("bearer.a.b-c_d").as_deref(), Some("a.b-c_d"));
+    assert_eq!(bearer_token("bearer."), None);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What every answer to a request carries, whatever else it says: the name of the request, and who may
 //! read it.
 //!
-//! Pages of other origins may ask where a protocol judges origins itself. Their browsers let them read the
-//! answer only if it says so, which it does for origins that are allowed here, and never for others.
+//! Pages of other origins may ask if their origin is allowed here, or where a protocol judges origins itself. Their
+//! browsers let them read the answer only if it says so, which it does for origins that are allowed, and never for
+//! others.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -30,8 +31,8 @@ impl Courtesy {
     pub(crate) fn new(protocol: &dyn Protocol, headers: &HeaderMap, origins: &OriginPolicy) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let stranger = origins.check(text(header::HOST), text(header::ORIGIN)).err();
-        let varies = protocol.judges_origins();
-        let reader = headers.get(header::ORIGIN).filter(|_| varies && stranger.is_none()).cloned();
+        let varies = protocol.judges_origins() || headers.contains_key(header::ORIGIN);
+        let reader = headers.get(header::ORIGIN).filter(|_| stranger.is_none()).cloned();
         let has_body = headers.contains_key(header::TRANSFER_ENCODING)
             || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
         Self { request_id: request_id(), stranger, varies, reader, has_body }
@@ -55,8 +56,7 @@ impl Courtesy {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
         }
         if let Some(origin) = &self.reader {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+            let_read(headers, origin);
         }
         response
     }
@@ -78,21 +78,37 @@ impl Courtesy {
         headers: &HeaderMap,
         routes: &[Route],
     ) -> Option<Result<Response, Refusal>> {
-        if !self.varies || !headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+        if !is_preflight(headers) {
             return None;
         }
         if self.reader.is_none() {
             return Some(Err(Refusal::Forbidden("the origin is not allowed")));
         }
-        let mut response = StatusCode::NO_CONTENT.into_response();
-        let answers = response.headers_mut();
-        if let Some(methods) = allowed(routes) {
-            answers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        }
-        answers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED));
-        answers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED_S));
-        Some(Ok(response))
+        Some(Ok(may_ask(allowed(routes))))
     }
+}
+
+/// Whether a browser asks if a page of another origin may ask.
+pub(crate) fn is_preflight(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer that a page may ask, with these methods.
+pub(crate) fn may_ask(methods: Option<HeaderValue>) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let answers = response.headers_mut();
+    if let Some(methods) = methods {
+        answers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    }
+    answers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED));
+    answers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED_S));
+    response
+}
+
+/// Lets pages of this origin read an answer.
+pub(crate) fn let_read(headers: &mut HeaderMap, origin: &HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
 }
 
 /// The methods of these routes, as a header names them.
@@ -123,8 +139,8 @@ fn request_id() -> String {
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What pages may read of answers, besides what they always may.
-const EXPOSED: &str = "x-request-id, location, retry-after, link";
+const EXPOSED: &str = "x-request-id, location, retry-after, link, acolyte-protocol, acolyte-task-id";
 /// What pages may send with requests, besides what they always may.
-const ASKED: &str = "authorization, content-type, idempotency-key";
+const ASKED: &str = "authorization, content-type, idempotency-key, acolyte-protocol, x-user-id";
 /// How long a browser may remember that a page may ask.
 const REMEMBERED_S: &str = "600";

@@ -378,9 +378,13 @@ var Emitter = class {
   }
 };
 
+// packages/vip/src/worklet-source.ts
+var WORKLET = 'function u(a){let r=new DataView(a.buffer,a.byteOffset,a.byteLength&-2),e=new Float32Array(r.byteLength/2);for(let t=0;t<e.length;t++)e[t]=r.getInt16(t*2,!0)/32768;return e}function d(a){let r=new Uint8Array(a.length*2),e=new DataView(r.buffer);for(let t=0;t<a.length;t++){let n=Math.round((a[t]??0)*32768);e.setInt16(t*2,Math.max(-32768,Math.min(32767,n)),!0)}return r}var l=class{step;reach;scale;kernel;held;position;constructor(r,e){this.step=r/e,this.scale=Math.min(1,e/r)*.95,this.reach=Math.ceil(12/this.scale),this.kernel=m(),this.held=new Float32Array(this.reach),this.position=this.reach}push(r){let e=new Float32Array(this.held.length+r.length);e.set(this.held),e.set(r,this.held.length);let t=Math.max(0,Math.ceil((e.length-this.reach-this.position)/this.step)),n=new Float32Array(t);for(let s=0;s<t;s++)n[s]=this.sampleAt(e,this.position),this.position+=this.step;let o=Math.min(e.length,Math.max(0,Math.floor(this.position)-this.reach));return this.held=e.slice(o),this.position-=o,n}sampleAt(r,e){let t=Math.max(0,Math.ceil(e-this.reach)),n=Math.min(r.length-1,Math.floor(e+this.reach)),o=0;for(let s=t;s<=n;s++){let i=Math.abs(s-e)*this.scale;o+=(r[s]??0)*(this.kernel[Math.round(i*256)]??0)}return o*this.scale}};function m(){let a=new Float32Array(3073);for(let r=0;r<a.length;r++){let e=r/256,t=e===0?1:Math.sin(Math.PI*e)/(Math.PI*e),n=.5+.5*Math.cos(Math.PI*e/12);a[r]=t*n}return a}var f=20,y=100,A=10,c=class extends AudioWorkletProcessor{resampler;frame;filled=0;constructor(r){super();let{rate:e}=r.processorOptions;this.resampler=new l(sampleRate,e),this.frame=new Float32Array(e*f/1e3)}process(r){let e=r[0]?.[0];if(!e)return!0;for(let t of this.resampler.push(e))if(this.frame[this.filled++]=t,this.filled===this.frame.length){this.filled=0;let n=d(this.frame);this.port.postMessage(n,[n.buffer])}return!0}},p=class extends AudioWorkletProcessor{constructor(e){super();this.options=e;this.resampler=this.fresh(),this.port.onmessage=t=>this.obey(t.data)}options;resampler;stream=0;queue=[];head=0;queued=0;played=0;sinceProgress=0;ended=!1;process(e,t){let n=t[0]??[],o=n[0];if(!o)return!0;let s=0;for(let i=this.queue[0];i&&s<o.length;i=this.queue[0]){let h=Math.min(o.length-s,i.length-this.head);o.set(i.subarray(this.head,this.head+h),s),s+=h,this.head+=h,this.head===i.length&&(this.queue.shift(),this.head=0)}for(let i of n.slice(1))i.set(o);return this.queued-=s,this.played+=s,this.sinceProgress+=s,this.ended&&this.queued===0?(this.ended=!1,this.tell("drained")):s&&this.sinceProgress>=sampleRate*y/1e3&&(this.sinceProgress=0,this.tell("progress")),!0}obey(e){switch(e.command){case"play":{e.stream!==this.stream&&this.begin(e.stream);let t=this.resampler.push(u(e.pcm));this.queued+t.length<=sampleRate*A&&t.length&&(this.queue.push(t),this.queued+=t.length);break}case"end":e.stream!==this.stream&&this.begin(e.stream),this.ended=!0;break;case"stop":this.tell("stopped"),this.begin(0);break}}begin(e){this.stream=e,this.queue=[],this.head=0,this.queued=0,this.played=0,this.ended=!1,this.resampler=this.fresh()}fresh(){return new l(this.options.processorOptions.rate,sampleRate)}tell(e){let t={news:e,stream:this.stream,playedMs:Math.round(this.played/sampleRate*1e3)};this.port.postMessage(t)}};registerProcessor("vip-recorder",c);registerProcessor("vip-player",p);';
+
 // packages/vip/src/audio.ts
 var OUTGOING_DELAY_MS = 300;
 var STOP_TIMEOUT_MS = 80;
+var ANALYSED = 1024;
 var Audio = class extends Emitter {
   constructor(workletUrl, rates) {
     super();
@@ -402,6 +406,9 @@ var Audio = class extends Emitter {
   source;
   media;
   element;
+  inLevel;
+  outLevel;
+  samples = new Float32Array(ANALYSED);
   lastProgress = { stream: 0, playedMs: 0 };
   stopped;
   muted = false;
@@ -434,6 +441,8 @@ var Audio = class extends Emitter {
     });
     this.recorder.port.onmessage = (message) => this.emit("heard", message.data);
     this.source.connect(this.recorder);
+    this.inLevel = new AnalyserNode(context, { fftSize: ANALYSED });
+    this.source.connect(this.inLevel);
     const sent = context.createMediaStreamDestination();
     this.source.connect(new DelayNode(context, { delayTime: OUTGOING_DELAY_MS / 1e3 })).connect(sent);
     this.outgoing = sent.stream.getAudioTracks()[0];
@@ -442,7 +451,7 @@ var Audio = class extends Emitter {
     this.source?.disconnect();
     this.recorder?.port.close();
     for (const track of this.media?.getTracks() ?? []) track.stop();
-    this.media = this.outgoing = this.source = this.recorder = void 0;
+    this.media = this.outgoing = this.source = this.recorder = this.inLevel = void 0;
   }
   /** Queues samples of a stream; a new stream replaces the old one. */
   play(stream, pcm) {
@@ -470,6 +479,18 @@ var Audio = class extends Emitter {
     this.element ??= new globalThis.Audio();
     this.element.srcObject = media;
     void this.element.play().catch(() => void 0);
+    if (this.context && this.outLevel) this.context.createMediaStreamSource(media).connect(this.outLevel);
+  }
+  /** How loud both voices are now, from 0 to 1. */
+  get levels() {
+    return { input: this.loudness(this.inLevel), output: this.muted || this.element?.muted ? 0 : this.loudness(this.outLevel) };
+  }
+  loudness(node) {
+    if (!node) return 0;
+    node.getFloatTimeDomainData(this.samples);
+    let sum = 0;
+    for (const sample of this.samples) sum += sample * sample;
+    return Math.min(1, Math.sqrt(sum / this.samples.length) * 4);
   }
   /** Lets a track be heard again that was cut off. */
   resume() {
@@ -482,8 +503,10 @@ var Audio = class extends Emitter {
   }
   close() {
     this.closeMicrophone();
-    void this.context?.close();
-    this.context = this.loading = this.player = this.volume = void 0;
+    this.player?.port.close();
+    if (this.element) this.element.srcObject = null;
+    void this.context?.close().catch(() => void 0);
+    this.context = this.loading = this.player = this.volume = this.outLevel = this.element = void 0;
   }
   load() {
     this.loading ??= this.open().catch((error) => {
@@ -494,7 +517,7 @@ var Audio = class extends Emitter {
   }
   async open() {
     const context = new AudioContext({ latencyHint: "interactive" });
-    await context.audioWorklet.addModule(this.workletUrl);
+    await loadWorklets(context, this.workletUrl);
     const player = new AudioWorkletNode(context, "vip-player", {
       numberOfInputs: 0,
       numberOfOutputs: 1,
@@ -503,6 +526,8 @@ var Audio = class extends Emitter {
     });
     const volume = context.createGain();
     player.connect(volume).connect(context.destination);
+    this.outLevel = new AnalyserNode(context, { fftSize: ANALYSED });
+    volume.connect(this.outLevel);
     player.port.onmessage = (message) => this.hear(message.data);
     this.context = context;
     this.player = player;
@@ -520,6 +545,17 @@ var Audio = class extends Emitter {
     this.player?.port.postMessage(command);
   }
 };
+async function loadWorklets(context, url) {
+  if (url !== void 0) return context.audioWorklet.addModule(url);
+  const own = URL.createObjectURL(new Blob([WORKLET], { type: "text/javascript" }));
+  try {
+    await context.audioWorklet.addModule(own);
+  } catch (error) {
+    throw new Error("the worklets could not be loaded: a page that forbids blob: in script-src has to serve worklet.js and name it in workletUrl", { cause: error });
+  } finally {
+    URL.revokeObjectURL(own);
+  }
+}
 function delay(ms) {
   return new Promise((resolve2) => setTimeout(resolve2, ms));
 }
@@ -2415,7 +2451,9 @@ var FIRST_DELAY_MS = 250;
 var LAST_DELAY_MS = 5e3;
 var READY_TIMEOUT_MS = 15e3;
 var RENEW_AHEAD_MS = 6e4;
-var PING_MS = 15e3;
+var QUIET_MS = 1e3;
+var DEAD_MS = 2500;
+var LOOK_MS = 250;
 var MAX_PENDING = 64;
 var LOST2 = 1006;
 var FINAL_CODES = [1e3, 1003, 1009, 4400, 4401, 4403, 4409, 4440, 4441, 4502];
@@ -2438,6 +2476,8 @@ var Session = class extends Emitter {
   track;
   kept;
   transport;
+  /** When anything was received last. */
+  heardAt = 0;
   attempt = 0;
   lostAt = 0;
   timers = /* @__PURE__ */ new Set();
@@ -2534,7 +2574,7 @@ var Session = class extends Emitter {
     const event = { type, id: `c-${seq}`, seq, ts: Date.now(), state_seq: this.machine.seq, ...correlation, data };
     const sent = this.transport.send(JSON.stringify(event));
     this.keep();
-    this.emit("traffic", { direction: "out", event });
+    if (event.type !== "session.ping") this.emit("traffic", { direction: "out", event });
     return { id: event.id, sent };
   }
   async renewSession() {
@@ -2604,12 +2644,13 @@ var Session = class extends Emitter {
     });
   }
   receive(text) {
+    this.heardAt = Date.now();
     const event = readServerEvent(text);
     const kept = this.kept;
     if (!event || !kept) return;
     if (event.seq <= kept.lastServerSeq) return;
     kept.lastServerSeq = event.seq;
-    this.emit("traffic", { direction: "in", event });
+    if (event.type !== "session.pong") this.emit("traffic", { direction: "in", event });
     this.follow(event, kept);
     this.keep();
     this.emit("event", event);
@@ -2639,7 +2680,7 @@ var Session = class extends Emitter {
         this.attempt = 0;
         this.lostAt = 0;
         this.scheduleRenewal();
-        if (this.transport?.kind === "webrtc") this.schedulePing();
+        if (this.transport?.kind === "webrtc") this.listenToPeer(this.transport);
         this.resolveReady?.();
         break;
       case "state.changed":
@@ -2719,11 +2760,29 @@ var Session = class extends Emitter {
       this.scheduleRenewal();
     });
   }
-  schedulePing() {
-    this.after(PING_MS, () => {
-      this.send("session.ping", { nonce: String(Date.now()) });
-      this.schedulePing();
-    });
+  /** A peer that answers no ping is lost, whatever WebRTC still thinks. */
+  listenToPeer(transport) {
+    let askedAt = 0;
+    const look = () => {
+      if (this.transport !== transport) return;
+      const now = Date.now();
+      const silentMs = now - this.heardAt;
+      const awake = now - lookedAt < QUIET_MS;
+      lookedAt = now;
+      if (awake && askedAt > this.heardAt && silentMs > DEAD_MS) {
+        transport.close(4408, "nothing was heard");
+        if (this.transport === transport) this.closed({ code: 4408, reason: "nothing was heard", opened: true });
+        return;
+      }
+      if (silentMs > QUIET_MS && (askedAt <= this.heardAt || !awake)) {
+        askedAt = now;
+        this.heardAt = awake ? this.heardAt : now - 1;
+        this.send("session.ping", { nonce: String(now) });
+      }
+      this.after(LOOK_MS, look);
+    };
+    let lookedAt = Date.now();
+    look();
   }
   finish(code, reason, error) {
     if (this.over) return;
@@ -2778,7 +2837,7 @@ var VoiceApp = class extends Emitter {
     const session = new Session(options);
     this.session = options.mode === "internal" ? new InternalSession(session) : session;
     this.page = new Page(options);
-    this.audio = new Audio(options.workletUrl ?? new URL("./worklet.js", import.meta.url), () => this.session.rates);
+    this.audio = new Audio(options.workletUrl, () => this.session.rates);
     this.playback = new Playback(this.session, this.audio);
     this.floor = new Floor(this.session, this.playback);
     this.actions = new Actions({
@@ -2835,6 +2894,7 @@ var VoiceApp = class extends Emitter {
   }
   /** Tells the runtime about the page as it is now, as soon as that is allowed. */
   refresh() {
+    if (this.disposed) return;
     this.contextTimer ??= setTimeout(() => this.refreshNow(), CONTEXT_EVERY_MS);
   }
   /** Lets sound come out; to be called from a click or key press. */
@@ -2887,6 +2947,22 @@ var VoiceApp = class extends Emitter {
     await this.playback.halt();
     await this.session.hangUp();
   }
+  /** How loud both voices are now, from 0 to 1: for a picture that moves with them. */
+  get levels() {
+    return this.audio.levels;
+  }
+  /** Hangs up, and gives back everything that the page has lent: microphone, loudspeaker, listeners. It cannot be used afterwards. */
+  async dispose() {
+    if (this.disposed) return;
+    this.disposed = true;
+    clearTimeout(this.contextTimer);
+    this.page.unwatch();
+    const over = this.state === "not_connected" ? Promise.resolve() : new Promise((resolve2) => void this.on("ended", () => resolve2()));
+    await this.hangUp();
+    await over;
+    this.audio.close();
+  }
+  disposed = false;
   refreshNow() {
     clearTimeout(this.contextTimer);
     this.contextTimer = void 0;

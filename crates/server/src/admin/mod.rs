@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -33,6 +33,7 @@ use crate::audit;
 use crate::auth::{AuthError, Authenticator, bearer};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::courtesy::{is_preflight, let_read, may_ask};
 use crate::origin::OriginPolicy;
 use crate::sessions::Sessions;
 use crate::telemetry::{self, names};
@@ -332,9 +333,7 @@ async fn authenticate(State(state): State<AdminState>, mut request: Request, nex
             audit::administration(&principal, request.method(), request.uri().path());
             request.extensions_mut().insert(principal);
             let mut response = next.run(request).await;
-            response
-                .headers_mut()
-                .insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
             response
         }
         Err(error) => error.into_response(),
@@ -342,10 +341,20 @@ async fn authenticate(State(state): State<AdminState>, mut request: Request, nex
 }
 
 async fn check_origin(State(state): State<AdminState>, request: Request, next: Next) -> Response {
-    match state.check_origin(request.headers(), request.uri()) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+    let headers = request.headers();
+    if let Err(error) = state.check_origin(headers, request.uri()) {
+        return error.into_response();
     }
+    let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
+    let mut response = if request.method() == Method::OPTIONS && is_preflight(headers) {
+        may_ask(Some(HeaderValue::from_static("GET, POST, DELETE")))
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let_read(headers, &origin);
+    response
 }
 
 const OPENAPI: &str = include_str!("openapi.json");

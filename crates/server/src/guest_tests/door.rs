@@ -77,7 +77,7 @@ async fn answers_can_be_read_by_pages_of_allowed_origins_alone() {
             let reader = answer.header("access-control-allow-origin");
             assert_eq!(reader, (!foreign).then(|| origin.strip_prefix("Origin: ").unwrap()), "{answer:?}");
             let exposed = answer.header("access-control-expose-headers");
-            assert_eq!(exposed, (!foreign).then_some("x-request-id, location, retry-after, link"));
+            assert_eq!(exposed, (!foreign).then_some(EXPOSED));
             assert_eq!(answer.header("vary"), Some("origin"));
             assert_eq!(answer.header("access-control-allow-credentials"), None);
             if status == 200 {
@@ -102,7 +102,7 @@ async fn browsers_are_told_whether_a_page_may_ask() {
     for (name, value) in [
         ("access-control-allow-origin", "https://app.test"),
         ("access-control-allow-methods", "GET, POST"),
-        ("access-control-allow-headers", "authorization, content-type, idempotency-key"),
+        ("access-control-allow-headers", ASKED),
         ("access-control-max-age", "600"),
         ("vary", "origin"),
     ] {
@@ -123,11 +123,46 @@ async fn other_protocols_still_turn_foreign_pages_away() {
     let foreign = server.ask("POST /probe/x", &["Origin: https://evil.test"], "").await;
     assert_eq!(foreign.status, 403, "{foreign:?}");
     let asks = ["Origin: https://app.test", "Access-Control-Request-Method: POST"];
-    assert_eq!(server.ask("OPTIONS /probe/x", &asks, "").await.status, 405);
+    assert_eq!(server.ask("OPTIONS /probe/x", &["Origin: https://evil.test", asks[1]], "").await.status, 403);
+    let allowed = server.ask("OPTIONS /probe/x", &asks, "").await;
+    assert_eq!(
+        (allowed.status, allowed.header("access-control-allow-headers"), allowed.header("vary")),
+        (204, Some(ASKED), Some("origin"))
+    );
     let answer = server.ask("POST /probe/x", &["Origin: https://app.test"], "").await;
     assert_eq!(answer.status, 200);
+    let read = (answer.header("access-control-allow-origin"), answer.header("access-control-expose-headers"));
+    assert_eq!(read, (Some("https://app.test"), Some(EXPOSED)));
+    // Who sends no origin is no page, and is told nothing of this.
+    let answer = server.ask("POST /probe/x", &[], "").await;
     assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), (None, None));
 }
+
+#[tokio::test]
+async fn pages_of_allowed_origins_read_every_http_side() {
+    let origin = "Origin: https://app.test";
+    let server = Hosted::start(hosting(Probe::default()), SETTINGS).await;
+    for (method, path) in [
+        ("GET", "/v1/status"),
+        ("POST", "/v1/chat/stream"),
+        ("GET", "/api/v1/conversations"),
+        ("GET", "/admin/v1/sessions"),
+        ("GET", "/admin/v1/agents"),
+    ] {
+        let asks = format!("Access-Control-Request-Method: {method}");
+        let allowed = server.ask(&format!("OPTIONS {path}"), &[origin, &asks], "").await;
+        assert_eq!((path, allowed.status), (path, 204), "{allowed:?}");
+        assert_eq!(allowed.header("access-control-allow-origin"), Some("https://app.test"), "{path}");
+        let answer = server.ask(&format!("{method} {path}"), &[origin], "").await;
+        assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.test"), "{path}");
+        let foreign = server.ask(&format!("OPTIONS {path}"), &["Origin: https://evil.test", &asks], "").await;
+        assert_eq!((path, foreign.status), (path, 403), "{foreign:?}");
+        assert!(!foreign.head.to_lowercase().contains("access-control-allow"), "{foreign:?}");
+    }
+}
+
+const EXPOSED: &str = "x-request-id, location, retry-after, link, acolyte-protocol, acolyte-task-id";
+const ASKED: &str = "authorization, content-type, idempotency-key, acolyte-protocol, x-user-id";
 
 #[tokio::test]
 async fn a_protocol_may_know_people_by_credentials_of_its_own() {
