@@ -211,16 +211,14 @@ export class Driver<Event> {
   }
 
   /**
-   * A WebSocket does not say why it could not be opened, so the server is asked over HTTP: at the same address, and, where that says
-   * no more than that it wants an upgrade, with a request that looks at the credential. No answer counts as unreachable.
+   * A WebSocket does not say why it could not be opened, so the server is asked over HTTP, with a request that looks at nothing but the
+   * credential; a server that does not know it is asked at the address itself. No answer counts as unreachable.
    */
   private async probe(token: string | undefined): Promise<Input> {
     const address = this.hooks.url.replace(/^ws/, "http");
-    const first = await this.ask(address, token);
-    if (first && ![400, 404, 405, 426].includes(first.status)) return first;
-    const second = first && (await this.ask(`${/^https?:\/\/[^/?#]+/.exec(address)![0]}/admin/v1/agents`, token));
-    if (second && second.status !== 404) return second;
-    return first?.status === 404 ? first : { type: "unreachable" };
+    let refused = await this.ask(`${/^https?:\/\/[^/?#]+/.exec(address)![0]}/admin/v1/agents`, token);
+    if (refused?.status === 404) refused = await this.ask(address, token);
+    return refused && refused.status !== 426 && refused.status !== 400 ? refused : { type: "unreachable" };
   }
 
   private async ask(url: string, token: string | undefined): Promise<(Input & { type: "refused" }) | undefined> {

@@ -302,6 +302,7 @@ test("calls and questions are answered once, also when they are told again", () 
   const next = new Peer();
   next.machine.restore({ ...peer.machine.save(peer.now), requests: [{ ...kept, next: 0 }] }, next.now);
   assert.deepEqual(hello(next.dial()).resume.next, { [keyed]: 0 });
+  assert.deepEqual(peer.machine.save(peer.now).grant.token, "tok-1");
   next.accept({ resumed: true });
   assert.deepEqual(events(next.frame(STREAM, keyed, { ...call, call_id: "d" })), []);
 });

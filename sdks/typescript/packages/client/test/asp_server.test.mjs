@@ -11,7 +11,7 @@ import { startProxy, startServer, until } from "../../../support/server.mjs";
 const test = (name, run) => plain(name, { timeout: 30_000 }, run);
 
 let server;
-before(async () => (server = await startServer({ settings: ["asp.limits.resume_s=2"] })));
+before(async () => (server = await startServer({ settings: ["asp.limits.resume_s=2", "asp.limits.connections_per_s=1000", "asp.limits.connections_burst=1000"] })));
 after(() => server?.stop());
 
 const options = (url = server.url, more = {}) => ({ url, WebSocket, backoff: { firstMs: 4, mostMs: 50 }, ...more });
@@ -202,6 +202,18 @@ test("a page that is loaded again goes on with the turn, from its start and with
   assert.equal(storage.size, 0, "a client that was closed leaves nothing");
 });
 
+test("what was asked while there was no connection is asked by the next page", async () => {
+  const storage = new Storage();
+  const session = name();
+  const offline = createClient(options("http://127.0.0.1:1", { storage, storageKey: "k" }));
+  offline.session(session).ask("count 3");
+  await until(() => JSON.parse(storage.get("k") ?? '{"requests":[]}').requests.length === 1, "it is kept");
+  await offline.suspend();
+  const online = createClient(options(server.url, { storage, storageKey: "k" }));
+  assert.equal(await (await online.session(session).resume()).text(), numbers(3));
+  await online.close();
+});
+
 test("a page that comes back too late gets the answer by its key", async () => {
   const storage = new Storage();
   const session = name();
@@ -231,7 +243,7 @@ test("two tabs with one memory: the second goes on, the first is told so, and no
   const first = createClient(options(server.url, { storage }));
   const turn = first.session(session).ask("count 40 every 25");
   const reading = turn.text().catch((error) => error);
-  await until(() => [...storage.values()].some((kept) => JSON.parse(kept).requests.length === 1), "it is kept");
+  await until(() => [...storage.values()].some((kept) => JSON.parse(kept).requests[0]?.sent && JSON.parse(kept).grant), "it is kept");
   const second = createClient(options(server.url, { storage }));
   const same = await second.session(session).resume();
   assert.equal(await same.text(), numbers(40));

@@ -19,7 +19,7 @@ import { Session } from "./session.js";
 import type { Hearing } from "./vad.js";
 
 export interface VoiceOptions extends SessionOptions, PageOptions {
-  /** Where the audio worklets are served from: the file `worklet.js` of this package. */
+  /** Where the audio worklets are served from, for pages that forbid `blob:` in `script-src`: the file `worklet.js` of this package. */
   workletUrl?: string | URL;
   /** Asks the user before something sensitive; a dialog unless given. */
   confirm?: (request: ConfirmationRequest) => Promise<boolean>;
@@ -67,7 +67,7 @@ export class VoiceApp extends Emitter<VoiceEvents> {
     const session = new Session(options);
     this.session = options.mode === "internal" ? new InternalSession(session) : session;
     this.page = new Page(options);
-    this.audio = new Audio(options.workletUrl ?? new URL("./worklet.js", import.meta.url), () => this.session.rates);
+    this.audio = new Audio(options.workletUrl, () => this.session.rates);
     this.playback = new Playback(this.session, this.audio);
     this.floor = new Floor(this.session, this.playback);
     this.actions = new Actions({
@@ -132,6 +132,7 @@ export class VoiceApp extends Emitter<VoiceEvents> {
 
   /** Tells the runtime about the page as it is now, as soon as that is allowed. */
   refresh(): void {
+    if (this.disposed) return;
     this.contextTimer ??= setTimeout(() => this.refreshNow(), CONTEXT_EVERY_MS);
   }
 
@@ -196,6 +197,25 @@ export class VoiceApp extends Emitter<VoiceEvents> {
     await this.playback.halt();
     await this.session.hangUp();
   }
+
+  /** How loud both voices are now, from 0 to 1: for a picture that moves with them. */
+  get levels(): { input: number; output: number } {
+    return this.audio.levels;
+  }
+
+  /** Hangs up, and gives back everything that the page has lent: microphone, loudspeaker, listeners. It cannot be used afterwards. */
+  async dispose(): Promise<void> {
+    if (this.disposed) return;
+    this.disposed = true;
+    clearTimeout(this.contextTimer);
+    this.page.unwatch();
+    const over = this.state === "not_connected" ? Promise.resolve() : new Promise<void>((resolve) => void this.on("ended", () => resolve()));
+    await this.hangUp();
+    await over;
+    this.audio.close();
+  }
+
+  private disposed = false;
 
   private refreshNow(): void {
     clearTimeout(this.contextTimer);

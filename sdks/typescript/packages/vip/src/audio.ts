@@ -2,6 +2,7 @@
 
 import { Emitter } from "./emitter.js";
 import type { PlayerCommand, PlayerNews } from "./worklet.js";
+import { WORKLET } from "./worklet-source.js";
 
 export interface AudioEvents {
   /** 20 ms from the microphone, as PCM16. */
@@ -16,6 +17,8 @@ export const OUTGOING_DELAY_MS = 300;
 
 /** A worklet that does not answer in this time is not running. */
 const STOP_TIMEOUT_MS = 80;
+/** Samples that a level is taken of. */
+const ANALYSED = 1024;
 
 export class Audio extends Emitter<AudioEvents> {
   /**
@@ -32,12 +35,16 @@ export class Audio extends Emitter<AudioEvents> {
   private source: MediaStreamAudioSourceNode | undefined;
   private media: MediaStream | undefined;
   private element: HTMLAudioElement | undefined;
+  private inLevel: AnalyserNode | undefined;
+  private outLevel: AnalyserNode | undefined;
+  private samples = new Float32Array(ANALYSED);
   private lastProgress = { stream: 0, playedMs: 0 };
   private stopped: ((playedMs: number) => void) | undefined;
   private muted = false;
 
   constructor(
-    private readonly workletUrl: string | URL,
+    /** A file to load the worklets from, where the page may not load what it has made itself. */
+    private readonly workletUrl: string | URL | undefined,
     private readonly rates: () => { input: number; output: number },
   ) {
     super();
@@ -74,6 +81,8 @@ export class Audio extends Emitter<AudioEvents> {
     });
     this.recorder.port.onmessage = (message: MessageEvent<Uint8Array>) => this.emit("heard", message.data);
     this.source.connect(this.recorder);
+    this.inLevel = new AnalyserNode(context, { fftSize: ANALYSED });
+    this.source.connect(this.inLevel);
     const sent = context.createMediaStreamDestination();
     this.source.connect(new DelayNode(context, { delayTime: OUTGOING_DELAY_MS / 1000 })).connect(sent);
     this.outgoing = sent.stream.getAudioTracks()[0];
@@ -83,7 +92,7 @@ export class Audio extends Emitter<AudioEvents> {
     this.source?.disconnect();
     this.recorder?.port.close();
     for (const track of this.media?.getTracks() ?? []) track.stop();
-    this.media = this.outgoing = this.source = this.recorder = undefined;
+    this.media = this.outgoing = this.source = this.recorder = this.inLevel = undefined;
   }
 
   /** Queues samples of a stream; a new stream replaces the old one. */
@@ -117,6 +126,20 @@ export class Audio extends Emitter<AudioEvents> {
     this.element ??= new globalThis.Audio();
     this.element.srcObject = media;
     void this.element.play().catch(() => undefined);
+    if (this.context && this.outLevel) this.context.createMediaStreamSource(media).connect(this.outLevel);
+  }
+
+  /** How loud both voices are now, from 0 to 1. */
+  get levels(): { input: number; output: number } {
+    return { input: this.loudness(this.inLevel), output: this.muted || this.element?.muted ? 0 : this.loudness(this.outLevel) };
+  }
+
+  private loudness(node: AnalyserNode | undefined): number {
+    if (!node) return 0;
+    node.getFloatTimeDomainData(this.samples);
+    let sum = 0;
+    for (const sample of this.samples) sum += sample * sample;
+    return Math.min(1, Math.sqrt(sum / this.samples.length) * 4);
   }
 
   /** Lets a track be heard again that was cut off. */
@@ -132,8 +155,10 @@ export class Audio extends Emitter<AudioEvents> {
 
   close(): void {
     this.closeMicrophone();
-    void this.context?.close();
-    this.context = this.loading = this.player = this.volume = undefined;
+    this.player?.port.close();
+    if (this.element) this.element.srcObject = null;
+    void this.context?.close().catch(() => undefined);
+    this.context = this.loading = this.player = this.volume = this.outLevel = this.element = undefined;
   }
 
   private load(): Promise<AudioContext> {
@@ -146,7 +171,7 @@ export class Audio extends Emitter<AudioEvents> {
 
   private async open(): Promise<AudioContext> {
     const context = new AudioContext({ latencyHint: "interactive" });
-    await context.audioWorklet.addModule(this.workletUrl);
+    await loadWorklets(context, this.workletUrl);
     const player = new AudioWorkletNode(context, "vip-player", {
       numberOfInputs: 0,
       numberOfOutputs: 1,
@@ -155,6 +180,8 @@ export class Audio extends Emitter<AudioEvents> {
     });
     const volume = context.createGain();
     player.connect(volume).connect(context.destination);
+    this.outLevel = new AnalyserNode(context, { fftSize: ANALYSED });
+    volume.connect(this.outLevel);
     player.port.onmessage = (message: MessageEvent<PlayerNews>) => this.hear(message.data);
     this.context = context;
     this.player = player;
@@ -172,6 +199,19 @@ export class Audio extends Emitter<AudioEvents> {
 
   private order(command: PlayerCommand): void {
     this.player?.port.postMessage(command);
+  }
+}
+
+/** The worklets are part of this package, so that no bundler has to carry a file along. */
+async function loadWorklets(context: AudioContext, url: string | URL | undefined): Promise<void> {
+  if (url !== undefined) return context.audioWorklet.addModule(url);
+  const own = URL.createObjectURL(new Blob([WORKLET], { type: "text/javascript" }));
+  try {
+    await context.audioWorklet.addModule(own);
+  } catch (error) {
+    throw new Error("the worklets could not be loaded: a page that forbids blob: in script-src has to serve worklet.js and name it in workletUrl", { cause: error });
+  } finally {
+    URL.revokeObjectURL(own);
   }
 }
 

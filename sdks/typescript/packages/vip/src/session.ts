@@ -16,7 +16,10 @@ const FIRST_DELAY_MS = 250;
 const LAST_DELAY_MS = 5_000;
 const READY_TIMEOUT_MS = 15_000;
 const RENEW_AHEAD_MS = 60_000;
-const PING_MS = 15_000;
+/** WebRTC says only after many seconds that nobody is there: so it is asked once nothing was heard for a second. */
+const QUIET_MS = 1_000;
+const DEAD_MS = 2_500;
+const LOOK_MS = 250;
 const MAX_PENDING = 64;
 /** What a browser says of a connection that broke. */
 const LOST = 1006;
@@ -38,6 +41,8 @@ export class Session extends Emitter<RuntimeEvents> implements Runtime {
   private track: MediaStreamTrack | undefined;
   private kept: Kept | undefined;
   private transport: Transport | undefined;
+  /** When anything was received last. */
+  private heardAt = 0;
   private attempt = 0;
   private lostAt = 0;
   private timers = new Set<ReturnType<typeof setTimeout>>();
@@ -155,7 +160,7 @@ export class Session extends Emitter<RuntimeEvents> implements Runtime {
     const event = { type, id: `c-${seq}`, seq, ts: Date.now(), state_seq: this.machine.seq, ...correlation, data };
     const sent = this.transport.send(JSON.stringify(event));
     this.keep();
-    this.emit("traffic", { direction: "out", event: event as ClientEvent });
+    if (event.type !== "session.ping") this.emit("traffic", { direction: "out", event: event as ClientEvent });
     return { id: event.id, sent };
   }
 
@@ -232,13 +237,14 @@ export class Session extends Emitter<RuntimeEvents> implements Runtime {
   }
 
   private receive(text: string): void {
+    this.heardAt = Date.now();
     const event = readServerEvent(text);
     const kept = this.kept;
     if (!event || !kept) return;
     // What was seen before the transport changed may come again.
     if (event.seq <= kept.lastServerSeq) return;
     kept.lastServerSeq = event.seq;
-    this.emit("traffic", { direction: "in", event });
+    if (event.type !== "session.pong") this.emit("traffic", { direction: "in", event });
     this.follow(event, kept);
     this.keep();
     this.emit("event", event);
@@ -269,7 +275,7 @@ export class Session extends Emitter<RuntimeEvents> implements Runtime {
         this.attempt = 0;
         this.lostAt = 0;
         this.scheduleRenewal();
-        if (this.transport?.kind === "webrtc") this.schedulePing();
+        if (this.transport?.kind === "webrtc") this.listenToPeer(this.transport);
         this.resolveReady?.();
         break;
       case "state.changed":
@@ -357,11 +363,31 @@ export class Session extends Emitter<RuntimeEvents> implements Runtime {
     });
   }
 
-  private schedulePing(): void {
-    this.after(PING_MS, () => {
-      this.send("session.ping", { nonce: String(Date.now()) });
-      this.schedulePing();
-    });
+  /** A peer that answers no ping is lost, whatever WebRTC still thinks. */
+  private listenToPeer(transport: Transport): void {
+    let askedAt = 0;
+    const look = () => {
+      if (this.transport !== transport) return;
+      const now = Date.now();
+      const silentMs = now - this.heardAt;
+      // A page that slept has not heard because it did not listen.
+      const awake = now - lookedAt < QUIET_MS;
+      lookedAt = now;
+      if (awake && askedAt > this.heardAt && silentMs > DEAD_MS) {
+        transport.close(4408, "nothing was heard");
+        // A transport that was closed reports it itself.
+        if (this.transport === transport) this.closed({ code: 4408, reason: "nothing was heard", opened: true });
+        return;
+      }
+      if (silentMs > QUIET_MS && (askedAt <= this.heardAt || !awake)) {
+        askedAt = now;
+        this.heardAt = awake ? this.heardAt : now - 1;
+        this.send("session.ping", { nonce: String(now) });
+      }
+      this.after(LOOK_MS, look);
+    };
+    let lookedAt = Date.now();
+    look();
   }
 
   private finish(code: number, reason: string, error?: ErrorData): void {

@@ -36,7 +36,6 @@ interface Slot {
 
 /** How often it is looked whether others have started something. */
 const FOLLOW_MS = 1000;
-const SAVE_MS = 250;
 
 /** A client of a Switchboard server, over the Agent Socket Protocol. Connects when something is asked, or by `connect`. */
 export function createClient(options: AspClientOptions): AspClient {
@@ -53,7 +52,7 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
   private readonly pings = new Map<string, (ms: number) => void>();
   private readonly sessions = new Map<string, AspSession>();
   private restored: Promise<void> | undefined;
-  private saving: unknown;
+  private savedRevision = 0;
   /** A token that came before the connection could take it. */
   private renewed: string | undefined;
   private offered = "";
@@ -81,7 +80,7 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
         this.renewed = this.machine.authenticate(token) ? undefined : token;
         this.driver.drain();
       },
-      settled: () => this.saveSoon(),
+      settled: () => this.saveChanges(),
     });
     this.offered = JSON.stringify(this.definitions());
   }
@@ -123,6 +122,7 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
   }
 
   async close(): Promise<void> {
+    this.suspended = true;
     this.machine.bye(this.driver.now());
     this.driver.drain();
     this.driver.rest();
@@ -377,7 +377,7 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
   private async restore(): Promise<void> {
     const { storage } = this.options;
     if (!storage) return;
-    let kept: (AspSaved & { inputs: Record<number, { session: string; input?: Input }> }) | undefined;
+    let kept: AspSaved | undefined;
     try {
       kept = JSON.parse((await storage.getItem(this.storageKey)) ?? "null") ?? undefined;
     } catch {
@@ -387,7 +387,8 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
     // From their start: a page that was loaded again has shown nothing yet.
     const requests = kept.requests.map((request) => ({ ...request, next: 0 }));
     const now = this.driver.now();
-    this.machine.restore({ ...kept, until: this.driver.ofWall(kept.until), requests }, now);
+    const { grant } = kept;
+    this.machine.restore({ lastId: kept.lastId, requests, ...(grant ? { grant: { ...grant, until: this.driver.ofWall(grant.until) } } : {}) }, now);
     for (const { id, invoke } of requests) {
       const slot = this.slot(invoke.session ?? "", invoke.input as Input | undefined, invoke.idem ?? "", false);
       slot.id = id;
@@ -396,30 +397,23 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
     }
   }
 
-  private saveSoon(): void {
-    if (!this.options.storage || this.saving !== undefined || this.suspended) return;
-    const clock = this.options.clock ?? { setTimeout: (run: () => void, ms: number) => globalThis.setTimeout(run, ms) };
-    this.saving = clock.setTimeout(() => {
-      this.saving = undefined;
-      if (!this.suspended) void this.save();
-    }, SAVE_MS);
+  /** At once, since a page may be gone in the next moment; indices do not matter, since the next page is told from the start. */
+  private saveChanges(): void {
+    if (!this.options.storage || this.suspended || this.machine.revision === this.savedRevision) return;
+    this.savedRevision = this.machine.revision;
+    void this.save();
   }
 
   private async save(): Promise<void> {
     const { storage } = this.options;
-    const saved = this.machine.save(this.driver.now());
-    if (!storage || !saved) return;
-    const text = JSON.stringify({ ...saved, until: this.driver.wallOf(saved.until) });
-    if (text === this.kept) return;
-    this.kept = text;
+    if (!storage) return;
+    const { grant, ...saved } = this.machine.save(this.driver.now());
     try {
-      await storage.setItem(this.storageKey, text);
+      await storage.setItem(this.storageKey, JSON.stringify({ ...saved, ...(grant ? { grant: { ...grant, until: this.driver.wallOf(grant.until) } } : {}) }));
     } catch {
       // A storage that is full or forbidden keeps nothing; all else works.
     }
   }
-
-  private kept = "";
 
   private async forget(): Promise<void> {
     await this.options.storage?.removeItem(this.storageKey);

@@ -86,11 +86,9 @@ export const DEFAULTS: AspConfig = {
 
 /** What a page has to keep so that the next one can go on. It holds a secret: whoever has it can come back as this client. */
 export interface AspSaved {
-  cid: string;
-  token: string;
-  until: number;
+  grant?: { cid: string; token: string; until: number };
   lastId: number;
-  requests: { id: number; invoke: AspInvoke; next: number; answered: string[] }[];
+  requests: { id: number; invoke: AspInvoke; sent: boolean; next: number; answered: string[] }[];
 }
 
 type State = "active" | "cancelling" | "suspended";
@@ -162,6 +160,8 @@ export class AspMachine implements Machine<AspEvent> {
   private probing = false;
   private renewals = 0;
   private readonly outputs: Output<AspEvent>[] = [];
+  /** Changes whenever `save` would give something else than an index. */
+  revision = 0;
 
   constructor(config: Partial<AspConfig> = {}) {
     this.config = { ...DEFAULTS, ...config };
@@ -335,31 +335,31 @@ export class AspMachine implements Machine<AspEvent> {
     this.retryAt = undefined;
   }
 
-  save(now: number): AspSaved | undefined {
-    if (!this.grant) return undefined;
+  save(now: number): AspSaved {
     const requests = [];
     for (const [id, request] of this.requests) {
-      if (request.internal || !request.invoke || request.state === "cancelling" || request.interrupt || request.due !== undefined) continue;
-      if (request.answer) continue;
-      requests.push({ id, invoke: request.invoke, next: request.rerun ? 0 : request.next, answered: [...request.answered] });
+      if (request.internal || request.answer || request.invoke?.idem === undefined || request.state === "cancelling" || request.interrupt) continue;
+      requests.push({ id, invoke: request.invoke, sent: request.due === undefined, next: request.rerun ? 0 : request.next, answered: [...request.answered] });
     }
-    return { cid: this.grant.cid, token: this.grant.token, until: this.resumeUntil ?? now + this.grant.windowMs, lastId: this.lastId, requests };
+    const { grant } = this;
+    return { ...(grant ? { grant: { cid: grant.cid, token: grant.token, until: this.resumeUntil ?? now + grant.windowMs } } : {}), lastId: this.lastId, requests };
   }
 
   /** Takes over what another page has left; only before the first connection. `next` says from which index each request is told. */
   restore(saved: AspSaved, now: number): void {
     if (this.link !== "off" || this.requests.size > 0) return;
     this.lastId = saved.lastId;
-    if (saved.until > now) {
-      this.cid = saved.cid;
-      this.grant = { cid: saved.cid, token: saved.token, windowMs: 0 };
-      this.resumeUntil = saved.until;
+    const { grant } = saved;
+    if (grant && grant.until > now) {
+      this.cid = grant.cid;
+      this.grant = { cid: grant.cid, token: grant.token, windowMs: 0 };
+      this.resumeUntil = grant.until;
     }
-    for (const { id, invoke, next, answered } of saved.requests) {
+    for (const { id, invoke, sent, next, answered } of saved.requests) {
       const request = this.add(id, invoke, false);
       request.next = next;
       request.answered = new Set(answered);
-      if (this.grant) {
+      if (this.grant && sent) {
         request.due = undefined;
         request.state = "suspended";
       }
@@ -429,6 +429,7 @@ export class AspMachine implements Machine<AspEvent> {
       window: Math.min(hello.limits.window ?? 256 << 10, this.config.window),
       heartbeatMs: Math.min(300, Math.max(5, hello.heartbeat_s ?? 30)) * 1000,
     };
+    this.revision += 1;
     this.cid = hello.cid ?? this.cid;
     this.grant =
       hello.resume && this.cid !== undefined && this.agreed.features.has("resume")
@@ -864,6 +865,7 @@ export class AspMachine implements Machine<AspEvent> {
 
   private add(id: number, invoke: AspInvoke, internal: boolean): Request {
     this.invoked += 1;
+    this.revision += 1;
     const request: Request = {
       state: "active", answer: invoke.kind === "result" || invoke.kind === "reply", internal, order: this.invoked, due: 0, invoke,
       next: 0, rerun: false, expectReplayGone: false, interrupt: undefined, failure: undefined, open: new Set(), answered: new Set(),
@@ -887,6 +889,7 @@ export class AspMachine implements Machine<AspEvent> {
     const request = this.requests.get(id);
     if (!request?.open.delete(key)) return "gone";
     request.answered.add(key);
+    this.revision += 1;
     const own = this.freeId();
     if (own === undefined) return "gone";
     this.add(own, invoke, false);
@@ -925,6 +928,7 @@ export class AspMachine implements Machine<AspEvent> {
   private finish(id: number, ending: Ending): void {
     const request = this.requests.get(id);
     if (!request) return;
+    this.revision += 1;
     this.requests.delete(id);
     this.assembler.abort(id);
     if (!request.internal) this.event({ type: "ended", id, ending: request.failure ? { type: "error", error: request.failure } : ending });
@@ -972,6 +976,7 @@ export class AspMachine implements Machine<AspEvent> {
   }
 
   private sendInvoke(id: number, request: Request): void {
+    this.revision += 1;
     request.due = undefined;
     request.attempts += 1;
     const { invoke } = request;
