@@ -57,7 +57,7 @@ fn full(
         version,
         route: route(members.required("route")?)?,
         routes: routes(members)?.unwrap_or_default(),
-        narration: members.required_text("narration", MAX_NARRATION)?,
+        narration: narration(members)?.ok_or_else(|| members.invalid("narration", "is missing"))?,
         actions: registry.actions,
         visibility: visibility.into_iter().collect(),
         ignored: registry.ignored.iter().cloned().collect(),
@@ -97,7 +97,7 @@ fn delta(
     if let Some(routes) = routes(members)? {
         context.routes = routes;
     }
-    if let Some(narration) = members.text("narration", MAX_NARRATION)? {
+    if let Some(narration) = narration(members)? {
         context.narration = narration;
     }
     if members.has("tree") {
@@ -142,7 +142,7 @@ fn finish(
 ) -> Result<Applied, ContextFault> {
     let actions = context.actions.len() + context.ignored.len();
     if actions > MAX_ACTIONS {
-        return Err(invalid("/actions", "there may be at most 128 actions"));
+        return Err(too_large("/actions", "there may be at most 128 actions"));
     }
     if context.narration.is_empty() && actions > 0 {
         return Err(invalid("/narration", "must not be empty while there are actions"));
@@ -172,7 +172,7 @@ impl Registry {
         vendor_types: &[String],
     ) -> Result<Self, ContextFault> {
         if definitions.len() > MAX_ACTIONS {
-            return Err(invalid(place, "there may be at most 128 actions"));
+            return Err(too_large(place, "there may be at most 128 actions"));
         }
         let mut registry = Self::default();
         for (id, definition) in definitions {
@@ -234,10 +234,21 @@ fn route(value: &Value) -> Result<Route, ContextFault> {
     })
 }
 
+/// The screen in words: one that is too long is a matter of limits, and not of its form.
+fn narration(members: &Members<'_>) -> Result<Option<String>, ContextFault> {
+    let text = members.text("narration", usize::MAX)?;
+    match text.as_ref().map(|text| text.chars().count()) {
+        Some(letters) if letters > MAX_NARRATION => {
+            Err(too_large(members.path("narration"), "must have at most 8192 characters"))
+        }
+        _ => Ok(text),
+    }
+}
+
 fn routes(members: &Members<'_>) -> Result<Option<Vec<Target>>, ContextFault> {
     let Some(items) = members.list("routes")? else { return Ok(None) };
     if items.len() > MAX_ROUTES {
-        return Err(members.invalid("routes", "there may be at most 256 routes"));
+        return Err(too_large(members.path("routes"), "there may be at most 256 routes"));
     }
     let mut routes = Vec::with_capacity(items.len());
     let mut seen = BTreeSet::new();

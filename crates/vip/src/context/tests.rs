@@ -82,8 +82,6 @@ fn what_is_missing_or_wrong_is_pointed_at() {
         (vec!["route"], json!("home"), "/route"),
         (vec!["route", "id"], json!("x".repeat(129)), "/route/id"),
         (vec!["routes"], json!([{"target": "a"}, {"title": "b"}]), "/routes/1/target"),
-        (vec!["routes"], json!(vec![json!({"target": "a"}); 257]), "/routes"),
-        (vec!["narration"], json!("x".repeat(8193)), "/narration"),
         (vec!["narration"], json!(""), "/narration"),
         (vec!["actions", "1st"], button(json!({})), "/actions/1st"),
         (vec!["actions", "a/b"], button(json!({})), "/actions/a~1b"),
@@ -156,9 +154,13 @@ fn there_is_an_end_to_how_much_there_can_be() {
     full["visibility"] = json!([]);
     let full = Context::apply(None, &full).unwrap().context;
     assert_eq!(full.actions.len(), 128);
-    assert_eq!(invalid_at(&many(129)), "/actions");
+    assert_eq!(refused(None, &many(129)), (Code::CtxTooLarge, "/actions".to_owned()));
     let one_more = delta(json!({"actions_upsert": {"more": button(json!({}))}}));
-    assert_eq!(refused(Some(&full), &one_more), (Code::CtxInvalid, "/actions".to_owned()));
+    assert_eq!(refused(Some(&full), &one_more), (Code::CtxTooLarge, "/actions".to_owned()));
+    let routes = with(&["routes"], json!(vec![json!({"target": "t"}); 257]));
+    assert_eq!(refused(None, &routes), (Code::CtxTooLarge, "/routes".to_owned()));
+    let narration = with(&["narration"], json!("x".repeat(8193)));
+    assert_eq!(refused(None, &narration), (Code::CtxTooLarge, "/narration".to_owned()));
 
     let large = |code_path: (Code, String)| assert_eq!(code_path.0, Code::CtxTooLarge, "{}", code_path.1);
     large(refused(None, &with(&["data"], json!("x".repeat(16 << 10)))));
