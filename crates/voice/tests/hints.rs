@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{models_dir, program, spoken};
 use switchboard_voice::VoicesConfig;
-use switchboard_voice::hear::{Hints, Recogniser, Speech};
+use switchboard_voice::hear::{Hints, Speech};
 use switchboard_voice::speak::Speaker;
 
 /// What the demo shop says of its first page, of its orders and of its settings.
