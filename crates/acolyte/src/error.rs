@@ -245,6 +245,7 @@ pub fn reject_words(reject: &Reject) -> (Code, String) {
         Reject::Limit { .. } | Reject::RateLimited { .. } | Reject::Busy => {
             (Code::OVERLOADED, "The server is busy. Try again shortly.".into())
         }
+        Reject::Quota { .. } => (Code::BUDGET_EXHAUSTED, "The storage of this account is used up.".into()),
         Reject::Draining => (Code::ABORTED, "The server is leaving. Try again shortly.".into()),
         Reject::Unavailable { .. } => {
             (Code::UNKNOWN, "The server cannot store anything now. Try again shortly.".into())

@@ -114,6 +114,7 @@ pub fn reject_words(reject: &Reject) -> String {
         Reject::Forbidden | Reject::NotFound => "not permitted".to_owned(),
         Reject::UnknownAgent(agent) => format!("no agent serves this: {agent}"),
         Reject::Limit { .. } => words::BUSY.to_owned(),
+        Reject::Quota { .. } => "the storage of this account is used up".to_owned(),
         Reject::RateLimited { .. } | Reject::Busy => "the server is busy, try again".to_owned(),
         Reject::Draining => words::LEAVING.to_owned(),
         Reject::Unavailable { .. } => "the server cannot store anything now, try again".to_owned(),

@@ -486,6 +486,7 @@ pub fn reject_code(reject: &Reject) -> (Code, Option<u64>) {
         | Reject::Inactive
         | Reject::Unserved { .. } => Code::InvalidInvoke,
         Reject::Limit { .. } | Reject::Busy => Code::QueueFull,
+        Reject::Quota { .. } => Code::QuotaExceeded,
         Reject::RateLimited { retry_after } => {
             return (
                 Code::RateLimited,

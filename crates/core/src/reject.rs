@@ -68,6 +68,12 @@ pub enum Reject {
         /// Name of the limit.
         what: &'static str,
     },
+    /// Its principal has stored as much as it may; `what` names the bound.
+    #[error("the storage of this account is used up ({what})")]
+    Quota {
+        /// Name of the bound.
+        what: &'static str,
+    },
     /// Too fast; come back later.
     #[error("rate limited, retry in {retry_after:?}")]
     RateLimited {
@@ -134,6 +140,7 @@ impl Reject {
             Self::Offline(_) => "offline",
             Self::Invalid(_) => "invalid",
             Self::Limit { .. } => "limit",
+            Self::Quota { .. } => "quota",
             Self::RateLimited { .. } => "rate_limited",
             Self::Draining => "draining",
             Self::Busy => "busy",

@@ -39,6 +39,12 @@ impl Node for Bare {
     fn check_arguments(&self, _: &Value, _: &Value) -> Result<(), String> {
         Ok(())
     }
+    fn admit(&self, _: &Session, _: &Actor, _: &Op, _: Timestamp) -> Result<(), Reject> {
+        Ok(())
+    }
+    fn absent(&self, _: &Actor) -> Reject {
+        Reject::NotFound
+    }
     fn tools(&self, _: &AgentId) -> Vec<Tool> {
         Vec::new()
     }

@@ -36,6 +36,7 @@ pub mod origin;
 mod peer_user;
 mod places;
 mod protocols;
+mod quotas;
 mod registry;
 mod relay;
 mod routes;

@@ -43,6 +43,7 @@ use crate::meters::{SessionMeters, TransportMeters};
 use crate::origin::OriginPolicy;
 use crate::places::{Crowd, Place, Places, Visit};
 use crate::protocols::{chroniclers, mount, protocols, take_in, turn_back};
+use crate::quotas::Quotas;
 use crate::registry::Registry;
 use crate::relay::{self, RelayState};
 use crate::sessions::{Environment, SessionBounds, Sessions};
@@ -160,6 +161,7 @@ impl Server {
                 idle: Duration::from_millis(config.limits.session_idle_ms),
                 lease: Duration::from_millis(config.limits.lease_ms),
             }),
+            quotas: Quotas::new(log.clone(), &config.limits),
             bounds: SessionBounds {
                 mailbox: config.limits.mailbox,
                 resident: config.limits.resident_sessions,

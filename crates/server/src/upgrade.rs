@@ -208,6 +208,8 @@ impl Door {
 
     /// Makes the connection of a visitor who may come in.
     async fn enter(&self, protocol: &Arc<dyn Protocol>, admitted: Admitted) -> Result<Entered, Refusal> {
+        let environment = &self.gateway.sessions.environment;
+        environment.quotas.learn(&admitted.identity.principal.id, environment.clock.now()).await;
         let known = match protocol.preview(&admitted.request, &admitted.identity.principal) {
             Some(lookup) => self.look_up(&admitted.identity.principal, &lookup).await?,
             None => Vec::new(),

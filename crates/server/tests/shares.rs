@@ -446,3 +446,59 @@ async fn sessions_for_which_nobody_vouches_are_limited_by_address() {
     assert!(refused.status == 429 && refused.body.contains("SES_QUOTA"), "{refused:?}");
     assert_eq!(create("203.0.113.2").await.status, 201);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_principal_has_only_so_many_sessions() {
+    let (data, settings) = (tempfile::tempdir().unwrap(), ["limits.sessions_per_principal=3"]);
+    let server = InProcess::start_on(data, &settings).await;
+    let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
+    let in_session = |name: &str| json!({ "sessionId": format!("sess_{name}") });
+    for name in ["a", "b", "c"] {
+        let chat = rpc.start("echo fine", in_session(name)).await;
+        assert_eq!(rpc.finish(&chat).await.1["type"], "chat.done", "{name}");
+    }
+    let told = |end: &Value| end.to_string().contains("The storage of this account is used up");
+    let chat = rpc.start("echo more", in_session("d")).await;
+    let refused = rpc.finish(&chat).await.1;
+    assert!(told(&refused), "{refused}");
+    // Those that there are go on, and nobody else is concerned.
+    let chat = rpc.start("echo again", in_session("a")).await;
+    assert_eq!(rpc.finish(&chat).await.0, "again");
+    let mut other = Rpc::open(server.address, BOB).await.unwrap();
+    assert_eq!(other.chat("echo fine").await.0, "fine");
+    // In other protocols, and after a restart, too.
+    drop((rpc, other));
+    let server = InProcess::start_on(server.stop().await, &settings).await;
+    let body = json!({ "title": "one more" }).to_string();
+    let headers = ["Content-Type: application/json"];
+    let answer = http(server.address, "POST /api/v1/conversations", ANN, &headers, body).await;
+    assert_eq!(answer.status, 403, "{}", answer.body);
+    assert!(answer.body.contains("quota_exceeded"), "{}", answer.body);
+    let mut peer = Peer::standard(server.address, ANN).await;
+    peer.send(INVOKE, 1, &json!({ "input": "echo x", "session": "new" })).await;
+    let refused = peer.wait(|frame| frame.id == 1 && frame.is_terminal()).await;
+    assert_eq!((refused.value["code"].as_u64(), &refused.value["retry"]), (Some(2206), &json!(false)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_principal_has_only_so_much_room() {
+    let server = InProcess::start(&["limits.stored_bytes_per_principal=1000000"]).await;
+    let mut rpc = Rpc::open(server.address, ANN).await.unwrap();
+    let mut said = 0;
+    // What is stored is looked at now and then.
+    let refused = loop {
+        let (text, end) = rpc.chat("size 200000").await;
+        if text.is_empty() {
+            break end;
+        }
+        said += text.len();
+        assert!(said < 100_000_000, "there is no end to it");
+    };
+    assert!(refused.to_string().contains("The storage of this account is used up"), "{refused}");
+    assert!(said >= 400_000, "{said}");
+    let mut other = Rpc::open(server.address, BOB).await.unwrap();
+    assert_eq!(other.chat("echo fine").await.0, "fine");
+    // What there is can still be read, and deleted.
+    let sessions = http(server.address, "GET /admin/v1/sessions", ANN, &[], "").await;
+    assert_eq!(sessions.status, 200, "{}", sessions.body);
+}

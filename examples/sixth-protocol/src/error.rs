@@ -79,6 +79,7 @@ pub const fn words(reject: &Reject) -> (Code, &'static str) {
         Reject::UnknownTurn(_) | Reject::TurnOver(_) => (Code::Nothing, "that is over"),
         Reject::KeyConflict => (Code::Conflict, "this tag was used for other words"),
         Reject::Limit { .. } => (Code::Limit, "the session has enough to do"),
+        Reject::Quota { .. } => (Code::Limit, "the storage of this account is used up"),
         Reject::Inactive => (Code::Forbidden, "the session was put away"),
         Reject::RateLimited { .. } => (Code::Later, "too fast"),
         Reject::Draining => (Code::Later, "the server is leaving"),

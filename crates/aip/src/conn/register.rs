@@ -136,6 +136,7 @@ impl AipConnection {
             | Reject::AttachmentGone
             | Reject::Invalid(_)
             | Reject::Limit { .. }
+            | Reject::Quota { .. }
             | Reject::RateLimited { .. }
             | Reject::Draining
             | Reject::Busy

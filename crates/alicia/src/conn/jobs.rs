@@ -324,6 +324,7 @@ pub(super) fn words(reject: &Reject) -> (Code, String) {
         Reject::UnknownTool(_) => (Code::ToolNotFound, "There is no such tool.".to_owned()),
         Reject::Invalid(_) | Reject::InvalidArgs(_) => (Code::InvalidState, reject.to_string()),
         Reject::Limit { .. } => (Code::TooLarge, TOO_MUCH.to_owned()),
+        Reject::Quota { .. } => (Code::InvalidState, FULL.to_owned()),
         Reject::RateLimited { .. } => {
             (Code::RateLimited, "Too many messages at once. Please slow down.".to_owned())
         }
@@ -349,4 +350,5 @@ pub(super) fn words(reject: &Reject) -> (Code, String) {
 }
 
 /// What is larger or more than the server is set up to keep.
+const FULL: &str = "Your storage here is used up: nothing more can be kept.";
 const TOO_MUCH: &str = "This is more than the server accepts at once. Please send less.";

@@ -78,6 +78,9 @@ impl From<Reject> for Problem {
             Reject::Limit { .. } => {
                 Self::too_large("This is more than the server accepts at once. Please send less.")
             }
+            Reject::Quota { .. } => {
+                Self::new(403, "quota_exceeded", "Your storage here is used up: nothing more can be kept.")
+            }
             Reject::Invalid(_) | Reject::InvalidArgs(_) => Self::malformed(reject.to_string()),
             Reject::RateLimited { retry_after } => {
                 let retry_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);

@@ -78,7 +78,8 @@ impl<N: Node> SessionWorker<N> {
     fn submit(&mut self, mut submission: Box<Submission<N>>, node: &N, now: Timestamp) {
         node.prepare(&self.session, &mut submission.op);
         let Submission { actor, op, .. } = &*submission;
-        if let Err(reject) = self.check(op, node) {
+        let admitted = self.check(op, node).and_then(|()| node.admit(&self.session, actor, op, now));
+        if let Err(reject) = admitted {
             return self.conclude(submission, Err(reject), node);
         }
         match self.session.decide(actor, op, now) {
@@ -215,7 +216,7 @@ impl<N: Node> SessionWorker<N> {
     fn attach(&mut self, request: Box<AttachRequest>, node: &N) {
         let head = self.session.head();
         let result = if !self.may_follow(&request.actor, node) {
-            Err(Reject::NotFound)
+            Err(node.absent(&request.actor))
         } else {
             match request.from {
                 Some(from) if from.epoch != head.epoch || from.seq > head.seq => {

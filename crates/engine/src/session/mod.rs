@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde_json::Value;
 use switchboard_core::model::{Executor, Tool, ToolChange};
 use switchboard_core::{
-    Actor, AgentId, Chronicler, Op, PrincipalId, Right, Session, SessionId, SessionLimits, Timestamp,
+    Actor, AgentId, Chronicler, Op, PrincipalId, Reject, Right, Session, SessionId, SessionLimits, Timestamp,
     ToolName, TurnId, TurnState, WorkerId,
 };
 
@@ -66,6 +66,15 @@ pub trait Node: Debug {
     /// # Errors
     /// What is wrong with them.
     fn check_arguments(&self, schema: &Value, args: &Value) -> Result<(), String>;
+
+    /// Whether an op may be decided, as far as it stores something.
+    ///
+    /// # Errors
+    /// The principal whose session it is has stored as much as it may.
+    fn admit(&self, session: &Session, actor: &Actor, op: &Op, now: Timestamp) -> Result<(), Reject>;
+
+    /// What somebody is told who may not follow a session, or cannot because it could not be opened.
+    fn absent(&self, actor: &Actor) -> Reject;
 
     /// The tools that an agent brings along.
     fn tools(&self, agent: &AgentId) -> Vec<Tool>;

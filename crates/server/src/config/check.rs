@@ -272,6 +272,12 @@ impl Config {
         ] {
             findings.range(format!("limits.{key}"), value, 1..=10_000_000);
         }
+        for (key, value) in [
+            ("sessions_per_principal", limits.sessions_per_principal),
+            ("stored_bytes_per_principal", limits.stored_bytes_per_principal),
+        ] {
+            findings.range(format!("limits.{key}"), value, 1..=1 << 50);
+        }
         findings.range(
             "limits.new_connections_per_address_per_s",
             limits.new_connections_per_address_per_s,

@@ -225,6 +225,11 @@ sections! {
         /// Bytes of messages and of HTTP bodies that one principal has begun and not finished, over all
         /// its connections; one message alone always fits. A connection that goes beyond it is closed.
         pub principal_unfinished_bytes: usize = 64 << 20,
+        /// Sessions that one principal may have, also those in which nothing was asked.
+        pub sessions_per_principal: u64 = 1_000_000,
+        /// Bytes that one principal may have in the log; tables that are derived from it take as much again several
+        /// times. What has begun goes on, and can be read, beyond it.
+        pub stored_bytes_per_principal: u64 = 64 << 30,
         /// How long one message, or the body of an HTTP request, may take from its first byte to its
         /// last, in milliseconds.
         pub message_timeout_ms: u64 = 60_000,

@@ -7,7 +7,8 @@ use serde_json::Value;
 use switchboard_agents::Recovery;
 use switchboard_core::model::Tool;
 use switchboard_core::{
-    Actor, AgentId, Chronicler, Op, PrincipalId, Reject, Reply, Right, Session, TurnState, WorkerId,
+    Actor, AgentId, Chronicler, Op, PrincipalId, Reject, Reply, Right, Session, Timestamp, TurnState,
+    WorkerId,
 };
 use switchboard_engine::{Node, Reserved, SessionSettings, Shared};
 use switchboard_store::Log;
@@ -18,6 +19,7 @@ use crate::clock::Clock;
 use crate::host::{Host, TurnPermit};
 use crate::memory::Memory;
 use crate::meters::SessionMeters;
+use crate::quotas::Quotas;
 use crate::schema::check_arguments;
 
 /// What every session of this process stands on.
@@ -33,6 +35,8 @@ pub(crate) struct Environment {
     /// What sessions and connections know together.
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<SessionSettings>,
+    /// What principals may store.
+    pub(crate) quotas: Quotas,
     pub(crate) bounds: SessionBounds,
     /// Sessions that are in memory.
     pub(crate) alive: Arc<AtomicUsize>,
@@ -62,6 +66,14 @@ impl Node for Environment {
 
     fn check_arguments(&self, schema: &Value, args: &Value) -> Result<(), String> {
         check_arguments(schema, args)
+    }
+
+    fn admit(&self, session: &Session, actor: &Actor, op: &Op, now: Timestamp) -> Result<(), Reject> {
+        self.quotas.admit(session, actor, op, now)
+    }
+
+    fn absent(&self, actor: &Actor) -> Reject {
+        self.quotas.absent(actor)
     }
 
     fn tools(&self, agent: &AgentId) -> Vec<Tool> {

@@ -16,6 +16,7 @@ use crate::config::{Config, LimitsConfig};
 use crate::host::{Directory, Host};
 use crate::memory::Memory;
 use crate::meters::SessionMeters;
+use crate::quotas::Quotas;
 use crate::routes::Routes;
 use crate::workspace::Workspaces;
 
@@ -48,6 +49,7 @@ pub(crate) fn sessions_on(
     };
     let host = Host::new(directory, "node".into(), &LimitsConfig::default(), Workspaces::Any);
     let sessions = Arc::new(Sessions::new(Environment {
+        quotas: Quotas::new(log.clone(), &LimitsConfig::default()),
         log,
         projectors: chroniclers.into(),
         host: Arc::new(host),

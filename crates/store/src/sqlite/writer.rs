@@ -8,8 +8,8 @@
 //! fault of the storage rolls the whole group back; then each append is tried once more by itself,
 //! so that one that is too large, or broken, does not take the others with it.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ pub(super) struct Writer {
     records: Records,
     chroniclers: Vec<Arc<dyn Chronicler>>,
     /// What was appended for each principal since that was last written into its row.
-    unwritten: HashMap<PrincipalId, Usage>,
+    unwritten: BTreeMap<PrincipalId, Usage>,
 }
 
 impl Writer {
@@ -128,7 +128,7 @@ impl Writer {
             records,
             chroniclers,
             options,
-            unwritten: HashMap::new(),
+            unwritten: BTreeMap::new(),
         })
     }
 
@@ -364,7 +364,8 @@ impl Writer {
             change.summary = Some(&append.summary);
             let more =
                 Usage { sessions: u64::from(append.after.seq == 0), bytes: append.events.len() as u64 };
-            match changes.usage.entry(&append.summary.owner).or_insert(Counted::Not(Usage::default())) {
+            match changes.usage.entry(&append.summary.owner).or_insert_with(|| Counted::Not(Usage::default()))
+            {
                 Counted::Not(known) => known.add(more),
                 Counted::Written => {}
             }

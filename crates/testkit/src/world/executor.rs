@@ -504,7 +504,7 @@ fn refused(reject: &Reject) -> TurnEnd {
         Reject::UnknownTool(name) => {
             TurnEnd::failed(FailureKind::ToolNotFound, format!("no such tool: {name}"))
         }
-        Reject::Invalid(_) | Reject::Limit { .. } => {
+        Reject::Invalid(_) | Reject::Limit { .. } | Reject::Quota { .. } => {
             TurnEnd::failed(FailureKind::Execution, reject.to_string())
         }
         Reject::NotFound

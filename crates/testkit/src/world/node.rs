@@ -112,6 +112,14 @@ impl Node for Process {
         (self.check)(schema, args)
     }
 
+    fn admit(&self, _: &Session, _: &Actor, _: &Op, _: Timestamp) -> Result<(), Reject> {
+        Ok(())
+    }
+
+    fn absent(&self, _: &Actor) -> Reject {
+        Reject::NotFound
+    }
+
     fn tools(&self, agent: &AgentId) -> Vec<Tool> {
         self.agents.get(agent).map(|script| script.tools.clone()).unwrap_or_default()
     }

@@ -312,6 +312,7 @@ pub(crate) fn fault_of(reject: &Reject) -> Fault {
         | Reject::Offline(_)
         | Reject::Invalid(_)
         | Reject::Limit { .. }
+        | Reject::Quota { .. }
         | Reject::Unavailable { .. } => Fault::new(Code::Internal),
     }
 }
