@@ -26,6 +26,7 @@ import {
   type AspEnd, type AspError, type AspFinish, type AspInvoke, type AspRecord, type AspServerHello, type AspTool, optional, readError,
   readRecord, readServerHello, readTools,
 } from "./message.js";
+import { RESUMABLE } from "./wire.js";
 
 export type Link = "off" | "dialing" | "greeting" | "up" | "waiting";
 
@@ -133,7 +134,6 @@ const DRAIN_MS = 35_000;
 const PROBE_MS = 5_000;
 const ANSWER_ATTEMPTS = 6;
 const ANSWER_PAUSE_MS = 500;
-const RESUMABLE = [1001, 1006, 1012, 1013, 4408, 4500];
 
 export class AspMachine implements Machine<AspEvent> {
   link: Link = "off";

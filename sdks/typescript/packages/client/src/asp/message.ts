@@ -2,55 +2,22 @@
 
 import { isMap, type Value, type ValueMap } from "../wire/value.js";
 import { PayloadError } from "./codec.js";
+import type * as wire from "./wire.js";
 
-export interface AspTool {
-  name: string;
-  description?: string;
-  input_schema: ValueMap;
-  output_schema?: ValueMap;
-  annotations?: { read_only?: boolean; destructive?: boolean; idempotent?: boolean; confirm?: boolean };
-  version?: string;
-  ttl_s?: number;
-}
+export type AspTool = wire.Tool;
+export type AspPart = wire.Part;
+export type AspFinish = wire.EndRecord["finish"];
+export type AspMetrics = wire.Metrics;
+export type AspError = wire.Error;
 
-export type AspPart = { type: "text"; text: string } | { type: "data"; mime: string; data: Uint8Array } | { type: "ref"; uri: string };
+/** Any INVOKE; which members belong to which kind, `wire.Invoke` says. */
+export type AspInvoke = { kind: wire.Invoke["kind"] } & { [K in Members<wire.Invoke>]?: Member<wire.Invoke, K> | undefined };
+type Members<T> = T extends unknown ? Exclude<keyof T, "kind"> : never;
+type Member<T, K extends PropertyKey> = T extends { [key in K]?: infer V } ? V : never;
 
-export interface AspInvoke {
-  kind: "chat" | "tool" | "step" | "result" | "reply" | "list" | "watch";
-  session?: string;
-  agent?: string;
-  serial?: boolean;
-  deadline_ms?: number;
-  idem?: string;
-  stream?: boolean;
-  want?: string[];
-  meta?: ValueMap;
-  input?: string | AspPart[];
-  tool?: string;
-  args?: ValueMap;
-  step?: { goal: string; state?: Value; budget?: { tokens?: number; ms?: number } };
-  parent?: number;
-  call_id?: string;
-  ok?: boolean;
-  output?: Value;
-  error?: { name: string; msg: string };
-  ask_id?: string;
-  text?: string;
-  data?: Value;
-  turn?: string;
-}
-
-export type AspFinish = "complete" | "interrupted" | "length" | "filtered" | "accepted" | "empty";
-const FINISHES: readonly string[] = ["complete", "interrupted", "length", "filtered", "accepted", "empty"];
-const STATES: readonly string[] = ["queued", "starting", "running", "waiting", "retrying"];
-const PHASES: readonly string[] = ["start", "delta", "done", "error"];
-
-export interface AspMetrics {
-  cpu_ms?: number;
-  wall_ms?: number;
-  queue_ms?: number;
-  first_ms?: number;
-}
+const FINISHES: readonly AspFinish[] = ["complete", "interrupted", "length", "filtered", "accepted", "empty"];
+const STATES: readonly wire.StatusRecord["state"][] = ["queued", "starting", "running", "waiting", "retrying"];
+const PHASES: readonly wire.ToolRecord["phase"][] = ["start", "delta", "done", "error"];
 
 export interface AspEnd {
   finish: AspFinish;
@@ -60,47 +27,19 @@ export interface AspEnd {
   abandoned?: boolean;
 }
 
-export type AspRecord = { n?: number } & (
-  | { t: "start"; run: string; model?: string }
-  | { t: "status"; state: "queued" | "starting" | "running" | "waiting" | "retrying"; pos?: number; msg?: string }
-  | { t: "text"; d: string }
-  | { t: "reason"; d: string }
-  | { t: "tool"; call_id: string; name: string; phase: "start" | "delta" | "done" | "error"; args?: Value; d?: string; output?: Value }
-  | { t: "call"; call_id: string; name: string; args: ValueMap; timeout_ms: number }
-  | { t: "ask"; ask_id: string; text: string; schema?: ValueMap }
-  | { t: "data"; mime?: string; value: Value }
-  | { t: "usage"; usage: Record<string, number> }
-  | { t: "notice"; level: "info" | "warn"; text: string; data?: Value }
-  | ({ t: "end" } & AspEnd)
-);
+/** A record as it is read: the counts of `usage` are put together. */
+export type AspRecord =
+  | Exclude<wire.WireRecord, wire.UsageRecord | wire.EndRecord>
+  | { t: "usage"; n?: number; usage: Record<string, number> }
+  | ({ t: "end"; n?: number } & AspEnd);
 
-export interface AspError {
-  code: number;
-  name: string;
-  msg: string;
-  retry: boolean;
-  retry_ms?: number;
-  fatal?: boolean;
-  ref?: number;
-  detail?: ValueMap;
-}
-
-export interface AspServerHello {
-  op: "greet" | "accept" | "pong" | "authed" | "goaway";
-  ver?: number;
-  cid?: string;
+export type AspServerHello = Pick<wire.ServerHello, "op" | "ver" | "cid" | "heartbeat_s" | "resume" | "resumed" | "nonce" | "exp" | "retry_ms" | "reason"> & {
+  /** Names that this version does not know are among them. */
   features?: string[];
   enc?: string;
-  limits: { max_payload?: number; max_message?: number; max_inflight?: number; window?: number };
-  heartbeat_s?: number;
-  resume?: { token: string; window_s: number };
-  resumed?: boolean;
+  limits: wire.ServerLimits;
   lost: number[];
-  nonce?: string;
-  exp?: number;
-  retry_ms?: number;
-  reason?: string;
-}
+};
 
 /** A record, or undefined if this version does not know its type. Throws where what it needs is missing. */
 export function readRecord(map: ValueMap): AspRecord | { n?: number; t: undefined } {
@@ -147,7 +86,7 @@ export function readError(map: ValueMap): AspError | { finish?: AspFinish; metri
   const code = count(map["code"]);
   if (code === 0 || (code === undefined && map["metrics"] !== undefined)) {
     const finish = string(map["finish"]);
-    return { ...optional("finish", FINISHES.includes(finish ?? "") ? (finish as AspFinish) : undefined), ...optional("metrics", readMetrics(map["metrics"])) };
+    return { ...optional("finish", (FINISHES as readonly string[]).includes(finish ?? "") ? (finish as AspFinish) : undefined), ...optional("metrics", readMetrics(map["metrics"])) };
   }
   return {
     code: code !== undefined && code < 65536 ? code : 2400,
