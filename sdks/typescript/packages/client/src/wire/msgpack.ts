@@ -9,9 +9,9 @@ export function encodeMsgpack(value: Value): Uint8Array {
   return writer.bytes();
 }
 
-/** Reads exactly one value, the whole of `bytes`. */
-export function decodeMsgpack(bytes: Uint8Array): Value {
-  const reader = new Reader(bytes);
+/** Reads exactly one value, the whole of `bytes`. Liberally, extension types count as absent, and of a key that comes twice the last counts. */
+export function decodeMsgpack(bytes: Uint8Array, liberal = false): Value {
+  const reader = new Reader(bytes, liberal);
   const value = reader.value(0);
   if (reader.left > 0) throw new ValueError("bytes after the value");
   return value;
@@ -131,12 +131,18 @@ class Writer {
   }
 }
 
+/** What stands for nothing, until it is left out. */
+const ABSENT: Value = new Uint8Array(0);
+
 class Reader {
   private readonly view: DataView;
   private at = 0;
   private nodes = MAX_NODES;
 
-  constructor(private readonly bytes: Uint8Array) {
+  constructor(
+    private readonly bytes: Uint8Array,
+    private readonly liberal: boolean,
+  ) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   }
 
@@ -170,6 +176,8 @@ class Reader {
       case 0xd9: case 0xda: case 0xdb: return this.text(this.length(marker - 0xd9));
       case 0xdc: case 0xdd: return this.list(this.length(marker - 0xdb), depth);
       case 0xde: case 0xdf: return this.map(this.length(marker - 0xdd), depth);
+      case 0xc7: case 0xc8: case 0xc9: return this.extension(this.length(marker - 0xc7));
+      case 0xd4: case 0xd5: case 0xd6: case 0xd7: case 0xd8: return this.extension(1 << (marker - 0xd4));
       default: throw new ValueError(`the marker 0x${marker.toString(16)} means nothing here`);
     }
   }
@@ -182,8 +190,10 @@ class Reader {
       const marker = this.view.getUint8(this.take(1));
       if ((marker < 0xa0 || marker > 0xbf) && (marker < 0xd9 || marker > 0xdb)) throw new ValueError("a key that is no text");
       const key = this.text(marker < 0xc0 ? marker & 31 : this.length(marker - 0xd9));
-      if (Object.hasOwn(map, key)) throw new ValueError("a key twice");
-      define(map, key, this.value(depth + 1));
+      if (Object.hasOwn(map, key) && !this.liberal) throw new ValueError("a key twice");
+      const value = this.value(depth + 1);
+      if (value === ABSENT) delete map[key];
+      else define(map, key, value);
     }
     return map;
   }
@@ -191,7 +201,10 @@ class Reader {
   private list(length: number, depth: number): Value[] {
     this.enter(length, depth);
     const items: Value[] = [];
-    for (let index = 0; index < length; index += 1) items.push(this.value(depth + 1));
+    for (let index = 0; index < length; index += 1) {
+      const value = this.value(depth + 1);
+      items.push(value === ABSENT ? null : value);
+    }
     return items;
   }
 
@@ -199,6 +212,12 @@ class Reader {
   private enter(length: number, depth: number): void {
     if (depth >= MAX_DEPTH) throw new ValueError("nested too deeply");
     if (length > this.left) throw new ValueError("cut off");
+  }
+
+  private extension(length: number): Value {
+    if (!this.liberal) throw new ValueError("an extension type");
+    this.take(length + 1);
+    return ABSENT;
   }
 
   private text(length: number): string {
