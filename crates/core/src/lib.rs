@@ -9,13 +9,16 @@
 //! ```
 //!
 //! * [`Connection`] and [`Protocol`] are what a protocol crate implements.
+//! * [`ClientMachine`] is what its client half implements.
 //! * [`Session`] decides what an [`Op`] leads to, and applies what was committed.
 //! * [`Event`] is the only thing that is ever stored; everything else can be derived from it.
 
 mod asked;
 mod backlog;
+mod backoff;
 mod bucket;
 mod chronicle;
+pub mod client;
 mod connection;
 mod hex;
 mod id;
@@ -44,11 +47,13 @@ pub mod wide;
 
 pub use asked::Asked;
 pub use backlog::Backlog;
+pub use backoff::{Backoff, Jitter};
 pub use bucket::{Bucket, Rate};
 pub use chronicle::{
     Cell, Change, Chronicle, Chronicler, Column, ColumnKind, Comparison, Condition, Found, Lookup, Order,
     Question, Record, Table, Within,
 };
+pub use client::{ClientInput, ClientMachine, ClientOutput};
 pub use connection::{
     Close, CloseReason, Connection, Errand, Frame, Head, Heard, Input, Output, Reply, RequestId, Utterance,
     Violation,
