@@ -175,7 +175,7 @@ async fn connect(remote: &Remote, agent: &str) -> Result<Client, Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         platform: Some(std::env::consts::OS.to_owned()),
     };
-    let options = remote.options().client(info).agent(agent);
+    let options = remote.connect::<switchboard_client::asp::Settings>().client(info).agent(agent);
     Client::connect(options).await.map_err(|error| remote.disconnected(&error))
 }
 

@@ -2,13 +2,8 @@
 
 use std::path::PathBuf;
 
-use switchboard_client::Trust;
-use switchboard_client::acolyte;
 use switchboard_client::admin::{Admin, AdminError, Page, SessionsQuery};
-use switchboard_client::aip;
-use switchboard_client::alicia;
-use switchboard_client::asp::{ConnectError, Options};
-use switchboard_client::vip;
+use switchboard_client::{Cause, Connect, ConnectError, Fault, Refusal, Trust, alicia, vip};
 use switchboard_core::{SessionId, SessionRow};
 
 use crate::environment::Environment;
@@ -76,58 +71,33 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// How to connect.
-    pub(crate) fn options(&self) -> Options {
-        let options = Options::new(&self.url).trust(self.trust.clone());
+    /// How to connect, over whatever protocol.
+    pub(crate) fn connect<C: Default>(&self) -> Connect<C> {
+        let connect = Connect::new(&self.url).trust(self.trust.clone());
         match &self.token {
-            Some(token) => options.token(token),
-            None => options,
-        }
-    }
-
-    /// How to connect over Acolyte.
-    pub(crate) fn acolyte(&self) -> acolyte::Options {
-        let options = acolyte::Options::new(&self.url).trust(self.trust.clone());
-        match &self.token {
-            Some(token) => options.token(token),
-            None => options,
+            Some(token) => connect.token(token),
+            None => connect,
         }
     }
 
     /// How to connect over Alicia.
-    pub(crate) fn alicia(&self) -> alicia::Options {
-        let config = alicia::ClientConfig {
+    pub(crate) fn alicia(&self) -> alicia::Connect {
+        self.connect().config(alicia::ClientConfig {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             device: Some("terminal".to_owned()),
             ..alicia::ClientConfig::default()
-        };
-        let options = alicia::Options::new(&self.url).trust(self.trust.clone()).config(config);
-        match &self.token {
-            Some(token) => options.token(token),
-            None => options,
-        }
+        })
     }
 
     /// How to connect over VIP. What the App Token says of app and environment counts.
-    pub(crate) fn vip(&self) -> Result<vip::Options, Failure> {
-        let Some(token) = &self.token else {
-            return Ok(vip::Options::new(&self.url, "terminal")
-                .development()
-                .silent()
-                .trust(self.trust.clone()));
+    pub(crate) fn vip(&self) -> Result<vip::Connect, Failure> {
+        let (app, development) = match &self.token {
+            Some(token) => crate::vip::app_of(token)?,
+            None => ("terminal".to_owned(), true),
         };
-        let (app, development) = crate::vip::app_of(token)?;
-        let options = vip::Options::new(&self.url, app).token(token).silent().trust(self.trust.clone());
-        Ok(if development { options.development() } else { options })
-    }
-
-    /// How to connect over AIP.
-    pub(crate) fn aip(&self) -> aip::Options {
-        let options = aip::Options::new(&self.url).trust(self.trust.clone());
-        match &self.token {
-            Some(token) => options.token(token),
-            None => options,
-        }
+        let connect: vip::Connect = self.connect();
+        let connect = connect.app(app).silent();
+        Ok(if development { connect.development() } else { connect })
     }
 
     /// A client of the admin API.
@@ -195,103 +165,36 @@ impl Remote {
     }
 
     /// Why there is no connection, and what to do.
-    pub(crate) fn disconnected(&self, error: &ConnectError) -> Failure {
-        let url = &self.url;
+    pub(crate) fn disconnected<F: Fault>(&self, error: &ConnectError<F>) -> Failure {
         match error {
             ConnectError::Options(options) => Failure::usage(options.to_string()),
-            ConnectError::Unreachable(why) => self.unreachable(why),
-            ConnectError::Unauthorized(_) => Failure::unreachable(format!("{url}: {error}; {GIVE_A_TOKEN}")),
-            ConnectError::NotAsp(_)
-            | ConnectError::Forbidden(_)
-            | ConnectError::NotFound(_)
-            | ConnectError::Busy { .. }
-            | ConnectError::Unavailable { .. }
-            | ConnectError::Refused { .. }
-            | ConnectError::Closed(_)
-            | ConnectError::Violation(_)
-            | ConnectError::ClientClosed => {
-                Failure::unreachable(format!("{url}: {error}; {}", error.advice()))
-            }
-        }
-    }
-
-    /// Why there is no session over VIP, and what to do.
-    pub(crate) fn disconnected_vip(&self, error: &vip::ConnectError) -> Failure {
-        let url = &self.url;
-        match error {
-            vip::ConnectError::Options(options) => Failure::usage(options.to_string()),
-            vip::ConnectError::Unreachable(why) => self.unreachable(why),
-            vip::ConnectError::Refused { code: Some(code), text, .. } => {
-                Failure::unreachable(format!("{url}: {text} ({code}); {}", error.advice()))
-            }
-            vip::ConnectError::Refused { .. }
-            | vip::ConnectError::Screen(_)
-            | vip::ConnectError::Lost(_)
-            | vip::ConnectError::NoEntropy => {
-                Failure::unreachable(format!("{url}: {error}; {}", error.advice()))
-            }
-        }
-    }
-
-    /// Why there is no connection over Acolyte, and what to do.
-    pub(crate) fn disconnected_acolyte(&self, error: &acolyte::ConnectError) -> Failure {
-        let url = &self.url;
-        match error {
-            acolyte::ConnectError::Options(options) => Failure::usage(options.to_string()),
-            acolyte::ConnectError::Failed(acolyte::Cause::Unreachable(why)) => self.unreachable(why),
-            acolyte::ConnectError::Failed(acolyte::Cause::Refused { status: 401, .. }) => {
-                Failure::unreachable(format!("{url}: {error}; {GIVE_A_TOKEN}"))
-            }
-            acolyte::ConnectError::Failed(cause) => {
-                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
-            }
-            acolyte::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
-        }
-    }
-
-    /// Why there is no connection over Alicia, and what to do.
-    pub(crate) fn disconnected_alicia(&self, error: &alicia::ConnectError) -> Failure {
-        match error {
-            alicia::ConnectError::Options(options) => Failure::usage(options.to_string()),
-            alicia::ConnectError::Failed(cause) => self.failed_alicia(cause),
-            alicia::ConnectError::ClientClosed => Failure::unreachable(format!("{}: {error}", self.url)),
+            ConnectError::Failed(cause) => self.failed(cause),
+            ConnectError::ClientClosed => Failure::unreachable(format!("{}: {error}", self.url)),
         }
     }
 
     /// Why a request over HTTP was not answered, and what to do.
     pub(crate) fn refused_alicia(&self, error: &alicia::LibraryError) -> Failure {
         match error {
-            alicia::LibraryError::Failed(cause) => self.failed_alicia(cause),
+            alicia::LibraryError::Failed(cause) => self.failed(cause),
             alicia::LibraryError::Unusable(_) => Failure::failed(format!("{}: {error}", self.url)),
         }
     }
 
-    fn failed_alicia(&self, cause: &alicia::Cause) -> Failure {
+    fn failed<F: Fault>(&self, cause: &Cause<F>) -> Failure {
         let url = &self.url;
+        let code = match cause {
+            Cause::Refused(Refusal { code: Some(code), .. }) => format!(" ({code})"),
+            _ => String::new(),
+        };
         match cause {
-            alicia::Cause::Unreachable(why) => self.unreachable(why),
-            alicia::Cause::Refused { status: 401, .. } => {
-                Failure::unreachable(format!("{url}: {cause}; {GIVE_A_TOKEN}"))
+            Cause::Unreachable(why) => self.unreachable(why),
+            Cause::Refused(Refusal { status: 401, .. }) => {
+                Failure::unreachable(format!("{url}: {cause}{code}; {GIVE_A_TOKEN}"))
             }
-            alicia::Cause::Refused { .. } | alicia::Cause::Lost(_) => {
-                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
+            Cause::Refused(_) | Cause::Closed(_) | Cause::Silent | Cause::Left | Cause::Protocol(_) => {
+                Failure::unreachable(format!("{url}: {cause}{code}; {}", cause.advice()))
             }
-        }
-    }
-
-    /// Why there is no connection over AIP, and what to do.
-    pub(crate) fn disconnected_aip(&self, error: &aip::ConnectError) -> Failure {
-        let url = &self.url;
-        match error {
-            aip::ConnectError::Options(options) => Failure::usage(options.to_string()),
-            aip::ConnectError::Failed(aip::Cause::Unreachable(why)) => self.unreachable(why),
-            aip::ConnectError::Failed(aip::Cause::Refused { status: 401, .. }) => {
-                Failure::unreachable(format!("{url}: {error}; {GIVE_A_TOKEN}"))
-            }
-            aip::ConnectError::Failed(cause) => {
-                Failure::unreachable(format!("{url}: {cause}; {}", cause.advice()))
-            }
-            aip::ConnectError::ClientClosed => Failure::unreachable(format!("{url}: {error}")),
         }
     }
 

@@ -85,6 +85,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 
 /// Options that contradict themselves or each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OptionsError {
     /// Not a URL of the right kind.
     #[error("{0} is not a URL like wss://host or ws://127.0.0.1:4600")]
@@ -101,6 +102,15 @@ pub enum OptionsError {
     /// A token that does not fit a header.
     #[error("the token holds characters that no header may hold")]
     Token,
+    /// A header that is none.
+    #[error("{0} is not a header, or has a value that no header may have")]
+    Header(String),
+    /// Only ASP has tokens among its subprotocols.
+    #[error("this protocol cannot carry the token among its subprotocols")]
+    Bearer,
+    /// What the protocol's own settings say breaks one of its rules.
+    #[error("{0}")]
+    Settings(String),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -2,9 +2,45 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::Stream;
+use switchboard_core::client::Cause;
 use tokio::sync::mpsc;
+
+/// What happens to a connection.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ConnectionEvent<F> {
+    /// Connected.
+    Connected,
+    /// Connected again, and what was under way goes on.
+    Resumed {
+        /// How much of it the server did not have any more.
+        lost: usize,
+    },
+    /// Not connected; the client tries again.
+    Disconnected {
+        /// Why.
+        cause: Cause<F>,
+        /// When it will.
+        retry_in: Duration,
+    },
+    /// Not connected, and it stays so; see `online` of the client.
+    Closed {
+        /// Why.
+        cause: Cause<F>,
+    },
+}
+
+impl<F> ConnectionEvent<F> {
+    pub(crate) fn lost(cause: Cause<F>, retry_in: Option<Duration>) -> Self {
+        match retry_in {
+            Some(retry_in) => Self::Disconnected { cause, retry_in },
+            None => Self::Closed { cause },
+        }
+    }
+}
 
 /// Connection events from the moment of asking on. A reader that falls behind loses the newest.
 #[derive(Debug)]

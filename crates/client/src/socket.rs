@@ -1,6 +1,7 @@
 //! One WebSocket: dialing, then messages in both directions.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, Stream as _, StreamExt as _};
+use reqwest::header::{HeaderMap, HeaderValue};
+use switchboard_core::client::{Fault, Refusal};
+use switchboard_core::{ClientInput, Pii};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -22,6 +26,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{ClientRequestBuilder, Error as WebSocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use crate::connect::{self, Bearer};
 use crate::endpoint::{Endpoint, OptionsError};
 use crate::tls::Trust;
 
@@ -34,11 +39,58 @@ pub(crate) struct Dialer {
     max_message: usize,
 }
 
+/// What to dial, with which credential.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) dialer: Dialer,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) socket: connect::Socket,
+    pub(crate) token: Option<Pii<String>>,
+    pub(crate) bearer: Bearer,
+}
+
+impl Target {
+    /// Dials once.
+    pub(crate) fn dial(&self) -> impl Future<Output = Result<Socket, DialError>> + Send + use<> {
+        self.dialer.clone().dial(self.upgrade())
+    }
+
+    pub(crate) fn upgrade(&self) -> Upgrade {
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = self.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
+        let (mut headers, mut uri): (Vec<_>, _) = (headers.collect(), self.uri.clone());
+        let mut subprotocols: Vec<String> = self.socket.subprotocol.map(str::to_owned).into_iter().collect();
+        if let Some(Pii(token)) = &self.token {
+            match self.bearer {
+                Bearer::Header => headers.insert(0, ("Authorization".into(), format!("Bearer {token}"))),
+                Bearer::Subprotocol => subprotocols.extend(self.socket.bearer.map(|bearer| bearer(token))),
+                Bearer::Query => uri = with_token(&uri, token),
+            }
+        }
+        Upgrade { uri, headers, subprotocols, expected: self.socket.subprotocol }
+    }
+}
+
+/// An address with a token in it.
+fn with_token(uri: &Uri, token: &str) -> Uri {
+    let mut text = format!("{uri}{}token=", if uri.query().is_some() { '&' } else { '?' });
+    for byte in token.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text.parse().unwrap_or_else(|_| uri.clone())
+}
+
 /// What an upgrade asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Upgrade {
     pub(crate) uri: Uri,
-    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) subprotocols: Vec<String>,
     /// The one of them that the server must choose.
     pub(crate) expected: Option<&'static str>,
@@ -115,6 +167,22 @@ pub(crate) enum DialError {
     WebSocket(String),
 }
 
+impl DialError {
+    /// What a client half is told of it.
+    pub(crate) fn input<F: Fault>(&self) -> ClientInput {
+        match self {
+            Self::Refused { status, retry_after_ms, body } => {
+                let retry_after = retry_after_ms.map(Duration::from_millis);
+                ClientInput::Refused(Refusal::read::<F>(*status, retry_after, body))
+            }
+            Self::OtherProtocol => ClientInput::Refused(Refusal { status: 101, ..Refusal::default() }),
+            Self::Timeout | Self::Io(_) | Self::Name | Self::WebSocket(_) => {
+                ClientInput::Unreachable(self.to_string())
+            }
+        }
+    }
+}
+
 impl From<WebSocketError> for DialError {
     fn from(error: WebSocketError) -> Self {
         match error {
@@ -158,7 +226,7 @@ pub(crate) fn seconds_as_ms(text: &str) -> Option<u64> {
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Binary(Bytes),
-    Text(Bytes),
+    Text(String),
     /// A ping or pong.
     Alive,
     /// It is over, with the code of the close frame if there was one.
@@ -221,7 +289,7 @@ impl Socket {
             let incoming = match read {
                 None => Incoming::Closed(None),
                 Some(Ok(Message::Binary(message))) => Incoming::Binary(message),
-                Some(Ok(Message::Text(message))) => Incoming::Text(message.into()),
+                Some(Ok(Message::Text(message))) => Incoming::Text(message.as_str().to_owned()),
                 Some(Ok(Message::Ping(_))) => {
                     // The answer is queued already; see that it leaves.
                     self.dirty = true;

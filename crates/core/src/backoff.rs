@@ -40,6 +40,16 @@ impl Backoff {
         self
     }
 
+    /// The first pause, before it is spread.
+    pub const fn first(&self) -> Duration {
+        self.first
+    }
+
+    /// The longest pause, before it is spread.
+    pub const fn most(&self) -> Duration {
+        self.most
+    }
+
     /// The next pause, in whole milliseconds.
     pub fn pause(&mut self) -> Duration {
         let doubled = self.first.saturating_mul(1_u32.checked_shl(self.attempt).unwrap_or(u32::MAX));

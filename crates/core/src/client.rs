@@ -162,17 +162,24 @@ impl Refusal {
     /// Reads the body of an answer, as a protocol writes it. The body itself is what was said if it is not JSON.
     pub fn read<F: Fault>(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let json = serde_json::from_slice::<Value>(body).unwrap_or_default();
-        let member = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let text = member(F::WORDS_AT)
-            .unwrap_or_else(|| String::from_utf8_lossy(body).trim().chars().take(MAX_TEXT).collect());
+        let code = json.pointer(F::CODE_AT).and_then(Value::as_str).map(str::to_owned);
         let retry_ms = json.pointer("/error/retry_ms").and_then(Value::as_u64);
         let retry_after = retry_after.or_else(|| retry_ms.map(Duration::from_millis));
-        Self { status, text, code: member(F::CODE_AT), retry_after }
+        Self { status, text: words(body, F::WORDS_AT), code, retry_after }
     }
 
     /// Whether the same request may succeed later.
     pub const fn is_temporary(&self) -> bool {
         matches!(self.status, 408 | 429 | 500..=599)
+    }
+}
+
+/// The words of an error: the text there in a JSON body, or the body as it is.
+pub fn words(body: &[u8], at: &str) -> String {
+    let json = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    match json.pointer(at).and_then(Value::as_str) {
+        Some(text) => text.to_owned(),
+        None => String::from_utf8_lossy(body).trim().chars().take(MAX_TEXT).collect(),
     }
 }
 

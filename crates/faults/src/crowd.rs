@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use switchboard_asp::client::{AspClient, ClientConfig, Ending as Ended, Event, Input, Output};
 use switchboard_asp::message::{Enc, Finish, RecordBody};
+use switchboard_core::{Backoff, ClientMachine as _, Jitter, Seed, Timestamp};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -76,7 +77,7 @@ impl Crowd {
             book: self.book.clone(),
             phase: self.phase.subscribe(),
             counts: self.counts.clone(),
-            machine: AspClient::new(config(), number as u64),
+            machine: AspClient::new(config(), &seed(number)),
             socket: None,
             up: false,
             asks,
@@ -104,10 +105,15 @@ fn config() -> ClientConfig {
     ClientConfig {
         enc: vec![Enc::Msgpack],
         accept_timeout_ms: 60_000,
-        backoff_first_ms: 10,
-        backoff_most_ms: 500,
+        backoff: Backoff::new(Duration::from_millis(10), Duration::from_millis(500), Jitter::Around(50)),
         ..ClientConfig::default()
     }
+}
+
+fn seed(number: usize) -> Seed {
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&(number as u64).to_be_bytes());
+    Seed::new(seed)
 }
 
 /// What a member asks.
@@ -133,7 +139,7 @@ struct Member {
 
 impl Member {
     async fn run(mut self) {
-        self.machine.connect();
+        self.machine.handle_input(Input::Connect, self.now());
         loop {
             let phase = *self.phase.borrow_and_update();
             if let Some(input) = self.entered(phase) {
@@ -144,7 +150,7 @@ impl Member {
             if *self.phase.borrow() != phase {
                 continue;
             }
-            let wake = wake.map(|wake| self.book.instant(Duration::from_millis(wake)));
+            let wake = wake.map(|wake| self.book.instant(wake.since(Timestamp::default())));
             let input = tokio::select! {
                 () = until(wake) => Input::Timeout,
                 Ok(()) = self.phase.changed() => continue,
@@ -176,14 +182,15 @@ impl Member {
     }
 
     /// Does what the machine says; answers when it wants to be woken.
-    async fn carry_out(&mut self) -> Option<u64> {
+    async fn carry_out(&mut self) -> Option<Timestamp> {
         loop {
             match self.machine.poll_output() {
-                Output::Connect => {
+                Output::Dial => {
                     let input = self.dial().await;
                     self.machine.handle_input(input, self.now());
                 }
-                Output::Send(message) => self.send(Message::Binary(message)).await,
+                Output::Text(message) => self.send(Message::Text(message.into())).await,
+                Output::Binary(message) => self.send(Message::Binary(message)).await,
                 Output::Ping => self.send(Message::Ping(Vec::new().into())).await,
                 Output::Close(_) => self.socket = None,
                 Output::Event(event) => self.event(event),
@@ -195,7 +202,7 @@ impl Member {
     async fn dial(&mut self) -> Input {
         // Whoever is to stay away waits here, and comes back with all others.
         if self.phase.wait_for(|phase| *phase != Phase::Away).await.is_err() {
-            return Input::Unreachable;
+            return Input::Unreachable("over".into());
         }
         match timeout(DIAL, open(self.address)).await {
             Ok(Ok(socket)) => {
@@ -204,7 +211,7 @@ impl Member {
             }
             Ok(Err(_)) | Err(_) => {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                Input::Unreachable
+                Input::Unreachable("refused".into())
             }
         }
     }
@@ -220,7 +227,7 @@ impl Member {
     fn event(&mut self, event: Event) {
         match event {
             Event::Accepted { .. } | Event::Bare => self.is_up(true),
-            Event::Disconnected { .. } | Event::Off { .. } => self.is_up(false),
+            Event::Down(_) => self.is_up(false),
             Event::Record { record, .. } => self.record(&record.body),
             Event::Restarted { .. } => {
                 if let Some(asks) = &mut self.asks {
@@ -271,8 +278,8 @@ impl Member {
         self.counts.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.book.now().as_millis()).unwrap_or(u64::MAX)
+    fn now(&self) -> Timestamp {
+        Timestamp::default().after(self.book.now())
     }
 }
 
@@ -289,7 +296,7 @@ async fn next(socket: &mut Option<Socket>) -> Input {
     loop {
         return match socket.next().await {
             Some(Ok(Message::Binary(message))) => Input::Binary(message),
-            Some(Ok(Message::Text(_))) => Input::Text,
+            Some(Ok(Message::Text(message))) => Input::Text(message.as_str().to_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Input::Alive,
             Some(Ok(Message::Close(frame))) => Input::Closed(frame.map(|frame| frame.code.into())),
             Some(Ok(Message::Frame(_))) => continue,

@@ -240,16 +240,16 @@ async fn pause_after(told: Told) {
     }
 }
 
-pub(crate) fn asp_options(url: &str) -> asp::Options {
-    asp::Options::new(url).first_attempt(asp::FirstAttempt::KeepTrying)
+pub(crate) fn asp_options(url: &str) -> asp::Connect {
+    asp::Connect::new(url).first_attempt(asp::FirstAttempt::KeepTrying)
 }
 
-pub(crate) fn acolyte_options(url: &str) -> acolyte::Options {
-    acolyte::Options::new(url).first_attempt(acolyte::FirstAttempt::KeepTrying)
+pub(crate) fn acolyte_options(url: &str) -> acolyte::Connect {
+    acolyte::Connect::new(url).first_attempt(acolyte::FirstAttempt::KeepTrying)
 }
 
-pub(crate) fn alicia_options(url: &str) -> alicia::Options {
-    alicia::Options::new(url).first_attempt(alicia::FirstAttempt::KeepTrying)
+pub(crate) fn alicia_options(url: &str) -> alicia::Connect {
+    alicia::Connect::new(url).first_attempt(alicia::FirstAttempt::KeepTrying)
 }
 
 /// Chats that are asked for at once on one connection.

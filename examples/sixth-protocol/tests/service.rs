@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use switchboard_client::asp::{Client, Features, Invoke, InvokeBody, Options};
+use switchboard_client::asp::{Client, Connect, Features, Invoke, InvokeBody};
 use switchboard_linewise::{Linewise, PATH};
 use switchboard_server::{Config, Guests, Server};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,7 +57,7 @@ impl Service {
     }
 
     async fn asp(&self) -> Client {
-        let options = Options::new(format!("ws://{}", self.address)).features(Features::ALL);
+        let options = Connect::new(format!("ws://{}", self.address)).features(Features::ALL);
         Client::connect(options).await.unwrap()
     }
 

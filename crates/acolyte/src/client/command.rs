@@ -1,5 +1,8 @@
 //! What the user asks for. A command that is refused changes nothing.
 
+use switchboard_core::Timestamp;
+use switchboard_core::client::Down;
+
 use super::chats::{Abort, ChatState, Opening};
 use super::{
     AcolyteClient, Asked, Call, CallError, Cause, ChatId, CommandError, Ending, Event, Link, Loss, Output,
@@ -45,7 +48,7 @@ impl AcolyteClient {
     }
 
     /// Stops a chat; its end follows. While the connection is lost, that waits.
-    pub fn abort(&mut self, id: ChatId, now: u64) {
+    pub fn abort(&mut self, id: ChatId, now: Timestamp) {
         let Some(chat) = self.chats.get_mut(id) else { return };
         if chat.abort != Abort::No {
             return;
@@ -62,7 +65,7 @@ impl AcolyteClient {
     }
 
     /// Under an id of its own, naming that of the chat (AC-088).
-    pub(super) fn send_abort(&mut self, id: ChatId, now: u64) {
+    pub(super) fn send_abort(&mut self, id: ChatId, now: Timestamp) {
         let Some(chat) = self.chats.get_mut(id).filter(|chat| chat.abort == Abort::Wanted) else { return };
         let Some(request) = chat.wire.clone() else { return };
         chat.abort = Abort::Asked;
@@ -73,7 +76,7 @@ impl AcolyteClient {
     ///
     /// # Errors
     /// Not connected.
-    pub fn status(&mut self, now: u64) -> Result<RpcId, CommandError> {
+    pub fn status(&mut self, now: Timestamp) -> Result<RpcId, CommandError> {
         self.check_up()?;
         Ok(self.ask(&ClientMessage::StatusGet(Offer::default()), Asked::Status, now))
     }
@@ -87,14 +90,26 @@ impl AcolyteClient {
         &mut self,
         task: TaskId,
         session: Option<String>,
-        now: u64,
+        now: Timestamp,
     ) -> Result<RpcId, CommandError> {
         self.check_up()?;
         Ok(self.ask(&ClientMessage::TaskStatus { task, session }, Asked::Task, now))
     }
 
+    /// Looks for a connection.
+    pub(super) fn connect(&mut self) {
+        if self.link == Link::Off {
+            self.dial();
+        }
+    }
+
+    pub(super) fn dial(&mut self) {
+        self.link = Link::Dialing;
+        self.output(Output::Dial);
+    }
+
     /// Leaves. Chats that have not ended are stopped: nobody would come back for them.
-    pub fn leave(&mut self, now: u64) {
+    pub(super) fn leave(&mut self, now: Timestamp) {
         for id in self.chats.ids() {
             self.abort(id, now);
         }
@@ -110,11 +125,11 @@ impl AcolyteClient {
     }
 
     /// The transport is there: the offer comes first.
-    pub(super) fn opened(&mut self, now: u64) {
-        if self.link != Link::Down {
+    pub(super) fn opened(&mut self, now: Timestamp) {
+        if self.link.is_open() {
             return;
         }
-        self.heard(now);
+        self.liveness.heard(now);
         self.message_at = now;
         let offer = Offer {
             version: Some(crate::protocol::VERSION.to_owned()),
@@ -147,15 +162,15 @@ impl AcolyteClient {
                 (ChatState::Sent | ChatState::Open | ChatState::Attaching, _) => continue,
             };
             let wire = self.mint();
-            self.output(Output::Send(encode_client(&wire, &message)));
+            self.output(Output::Text(encode_client(&wire, &message)));
             self.chats.bind(id, wire);
         }
     }
 
-    fn ask(&mut self, message: &ClientMessage, what: Asked, now: u64) -> RpcId {
+    fn ask(&mut self, message: &ClientMessage, what: Asked, now: Timestamp) -> RpcId {
         let id = self.mint();
-        self.output(Output::Send(encode_client(&id, message)));
-        self.calls.insert(id.clone(), Call { what, by: now.saturating_add(self.config.answer_ms) });
+        self.output(Output::Text(encode_client(&id, message)));
+        self.calls.insert(id.clone(), Call { what, by: now.after(super::millis(self.config.answer_ms)) });
         id
     }
 
@@ -180,12 +195,15 @@ impl AcolyteClient {
     }
 
     /// The transport is gone.
-    pub(super) fn down(&mut self, cause: Cause, now: u64) {
-        if self.link == Link::Down {
+    pub(super) fn down(&mut self, cause: Cause, now: Timestamp) {
+        let waits = matches!(self.link, Link::Waiting(_)) && cause != Cause::Left;
+        if self.link == Link::Off || waits {
             return;
         }
         let resumable = cause.is_temporary() && self.can_resume();
-        self.link = Link::Down;
+        let pause = || cause.retry_after().unwrap_or_else(|| self.backoff.pause());
+        let retry_at = cause.is_temporary().then(pause).map(|pause| now.after(pause));
+        self.link = retry_at.map_or(Link::Off, Link::Waiting);
         (self.resuming, self.lost) = (0, 0);
         let calls: Vec<RpcId> = self.calls.keys().cloned().collect();
         for id in calls {
@@ -207,6 +225,10 @@ impl AcolyteClient {
                 }
             }
         }
-        self.event(Event::Down(cause));
+        let loss = if cause == Cause::Left { Loss::Left } else { Loss::Closed };
+        self.event(Event::Down(Down { cause, retry_at }));
+        if retry_at.is_none() {
+            self.give_up(loss);
+        }
     }
 }

@@ -1,44 +1,11 @@
 //! What goes into an [`AcolyteClient`](super::AcolyteClient) and what comes out.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
+use switchboard_core::client::{self, Down};
 
 use crate::error::ErrorBody;
 use crate::ledger::Task;
 use crate::message::{Capabilities, Reply, RpcId, StreamEvent, TaskId};
-
-/// What the transport reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// 101.
-    Opened,
-    /// A message, text or binary.
-    Message(Bytes),
-    /// A WebSocket ping or pong: a sign of life.
-    Alive,
-    /// The transport is gone, with the code of its close frame if there was one.
-    Closed(Option<u16>),
-    /// The wake time has come.
-    Timeout,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// Send one text message.
-    Send(String),
-    /// Send a WebSocket ping.
-    Ping,
-    /// Close the transport with this code and forget it.
-    Close(u16),
-    /// Tell the user.
-    Event(Event),
-    /// Nothing more to do until the next input, at the latest at this time.
-    Idle {
-        /// When to give [`Input::Timeout`].
-        wake: Option<u64>,
-    },
-}
 
 /// A chat of this client, across all the connections it lives through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +38,7 @@ pub enum Event {
     /// The answer to a question.
     Answer(RpcId, Result<Answer, CallError>),
     /// Not connected any more. Chats that can be resumed wait for the next connection.
-    Down(Cause),
+    Down(Down<Fault>),
 }
 
 /// What happens in a chat.
@@ -156,15 +123,9 @@ pub enum CallError {
     Disconnected,
 }
 
-/// Why the connection is gone.
+/// What ends a connection of Acolyte, beyond what every protocol knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
-    /// It was closed or lost; 1006 without a close frame.
-    #[error("closed with code {0}")]
-    Closed(u16),
-    /// Nothing came for too long.
-    #[error("no sign of life")]
-    Silent,
+pub enum Fault {
     /// The server speaks another version.
     #[error("the server speaks version {theirs} of the protocol, this client version {ours}")]
     Version {
@@ -176,20 +137,19 @@ pub enum Cause {
     /// The server did not take the offer.
     #[error("the server does not talk to this client: {0}")]
     Refused(String),
-    /// The user left.
-    #[error("this client left")]
-    Left,
 }
 
-impl Cause {
-    /// Whether to come back.
-    pub const fn is_temporary(&self) -> bool {
-        match self {
-            // Not understood, not allowed, too big: the same would happen again.
-            Self::Closed(code) => !matches!(code, 1002 | 1003 | 1007..=1010),
-            Self::Silent => true,
-            Self::Version { .. } | Self::Refused(_) | Self::Left => false,
-        }
+impl client::Fault for Fault {
+    const PROTOCOL: &'static str = "Acolyte";
+    const WORDS_AT: &'static str = "/errorMessage";
+    const CODE_AT: &'static str = "/errorCode";
+
+    fn is_temporary(&self) -> bool {
+        false
+    }
+
+    fn advice(&self) -> &'static str {
+        "use a client and a server that speak the same version"
     }
 }
 

@@ -1,17 +1,20 @@
 //! Messages of the server. Whatever this version does not know is ignored (F1 to F3).
 
 use serde_json::{Map, Value};
+use switchboard_core::Timestamp;
 
 use super::chats::{Abort, ChatState};
 use super::telling::{done, failed, unusable};
-use super::{AcolyteClient, Answer, Asked, CallError, Cause, ChatEvent, ChatId, Ending, Event, Link, Loss};
+use super::{
+    AcolyteClient, Answer, Asked, CallError, Cause, ChatEvent, ChatId, Ending, Event, Fault, Link, Loss,
+};
 use crate::codec::{Heard, decode_server};
 use crate::error::ErrorBody;
 use crate::message::{Capabilities, Reply, RpcId, ServerMessage, StreamEvent, TaskId};
 use crate::protocol::VERSION;
 
 impl AcolyteClient {
-    pub(super) fn receive(&mut self, message: &[u8], now: u64) {
+    pub(super) fn receive(&mut self, message: &[u8], now: Timestamp) {
         let (id, message) = match decode_server(message) {
             Heard::Message(id, message) => (id, message),
             // For a question, an answer that cannot be used is one.
@@ -38,7 +41,7 @@ impl AcolyteClient {
         }
     }
 
-    fn status_result(&mut self, id: &RpcId, status: Map<String, Value>, now: u64) {
+    fn status_result(&mut self, id: &RpcId, status: Map<String, Value>, now: Timestamp) {
         match self.calls.get(id).map(|call| call.what) {
             Some(Asked::Offer) => {
                 self.calls.remove(id);
@@ -53,17 +56,18 @@ impl AcolyteClient {
     }
 
     /// The server has answered the offer (H1, H2).
-    fn greeted(&mut self, status: Map<String, Value>, now: u64) {
+    fn greeted(&mut self, status: Map<String, Value>, now: Timestamp) {
         let text = |key: &str| status.get(key).and_then(Value::as_str);
         let theirs = text("protocol_version").unwrap_or_default();
         if theirs != VERSION {
             let theirs = theirs.to_owned();
-            return self.close(1000, Cause::Version { theirs, ours: VERSION }, now);
+            return self.close(1000, Fault::Version { theirs, ours: VERSION }.into(), now);
         }
         let agreed = text("capabilities_agreed").map(Capabilities::parse).unwrap_or_default();
         // Whatever was not offered is not agreed.
         self.agreed = agreed.agreed(&self.config.capabilities);
         self.link = Link::Up;
+        self.backoff.reset();
         let suspended: Vec<ChatId> = self
             .chats
             .ids()
@@ -93,7 +97,7 @@ impl AcolyteClient {
         }
     }
 
-    fn accepted(&mut self, wire: &RpcId, task: TaskId, now: u64) {
+    fn accepted(&mut self, wire: &RpcId, task: TaskId, now: Timestamp) {
         let Some((id, chat)) = self.chats.on_wire(wire) else { return };
         let resumed = match chat.state {
             ChatState::Attaching => true,
@@ -161,7 +165,7 @@ impl AcolyteClient {
     }
 
     /// The message had no effect.
-    fn refused(&mut self, id: &RpcId, why: String, now: u64) {
+    fn refused(&mut self, id: &RpcId, why: String, now: Timestamp) {
         if self.calls.contains_key(id) {
             return self.fail_call(id, CallError::Refused(why), now);
         }
@@ -178,12 +182,12 @@ impl AcolyteClient {
     }
 
     /// A question has no answer.
-    pub(super) fn fail_call(&mut self, id: &RpcId, error: CallError, now: u64) {
+    pub(super) fn fail_call(&mut self, id: &RpcId, error: CallError, now: Timestamp) {
         let Some(call) = self.calls.remove(id) else { return };
         match (call.what, error) {
-            (Asked::Offer, CallError::Refused(why)) => self.close(1000, Cause::Refused(why), now),
+            (Asked::Offer, CallError::Refused(why)) => self.close(1000, Fault::Refused(why).into(), now),
             (Asked::Offer, error @ CallError::Unusable) => {
-                self.close(1000, Cause::Refused(error.to_string()), now);
+                self.close(1000, Fault::Refused(error.to_string()).into(), now);
             }
             (Asked::Offer, CallError::Timeout) => self.close(1001, Cause::Silent, now),
             (Asked::Offer, CallError::Disconnected) => {}

@@ -26,6 +26,20 @@ pub struct ChatRequest {
     pub workspace: Option<String>,
 }
 
+impl ChatRequest {
+    /// A message for this model.
+    pub fn new(message: impl Into<String>, model: impl Into<String>) -> Self {
+        Self { message: message.into(), model: model.into(), ..Self::default() }
+    }
+
+    /// In this conversation, `sess_…`.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<String>) -> Self {
+        self.session_id = Some(session.into());
+        self
+    }
+}
+
 /// A skill: instructions under a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {

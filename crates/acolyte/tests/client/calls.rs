@@ -2,16 +2,23 @@
 
 use serde_json::json;
 use switchboard_acolyte::TaskState;
-use switchboard_acolyte::client::{Answer, CallError, Cause, ChatEvent, CommandError, Ending, Event, Input};
+use switchboard_acolyte::client::{
+    Answer, CallError, Cause, ChatEvent, CommandError, Ending, Event, Fault, Input,
+};
 use switchboard_acolyte::message::TaskId;
+use switchboard_core::Timestamp;
+use switchboard_core::client::Down;
 
-use crate::support::{World, delta, request, status};
+use crate::support::{World, delta, down, request, status};
 
 #[test]
 fn answers_find_their_questions() {
     let mut world = World::up("");
-    let one = world.client.status(0).unwrap();
-    let two = world.client.task_status(TaskId::parse("task_1").unwrap(), Some("sess_a".into()), 0).unwrap();
+    let one = world.client.status(Timestamp::default()).unwrap();
+    let two = world
+        .client
+        .task_status(TaskId::parse("task_1").unwrap(), Some("sess_a".into()), Timestamp::default())
+        .unwrap();
     world.drain();
     assert_eq!(world.sent[0]["type"], "status.get");
     assert_eq!(world.sent[1]["payload"], json!({"taskId": "task_1", "sessionId": "sess_a"}));
@@ -36,7 +43,7 @@ fn answers_find_their_questions() {
 fn questions_without_an_answer_fail() {
     let mut world = World::up("");
     let ask = |world: &mut World| {
-        let id = world.client.status(world.now).unwrap();
+        let id = world.client.status(world.at()).unwrap();
         world.drain();
         id
     };
@@ -53,11 +60,8 @@ fn questions_without_an_answer_fail() {
     assert_eq!(world.told(), [Event::Answer(id, Err(CallError::Timeout))]);
     let id = ask(&mut world);
     world.give(Input::Closed(None));
-    assert_eq!(
-        world.told(),
-        [Event::Answer(id, Err(CallError::Disconnected)), Event::Down(Cause::Closed(1006))]
-    );
-    assert_eq!(world.client.status(0), Err(CommandError::NotConnected));
+    assert_eq!(world.told(), [Event::Answer(id, Err(CallError::Disconnected)), down(Cause::Closed(1006))]);
+    assert_eq!(world.client.status(Timestamp::default()), Err(CommandError::NotConnected));
 }
 
 #[test]
@@ -114,14 +118,14 @@ fn another_version_is_the_end() {
     status["protocol_version"] = "2".into();
     world.tell(offer["id"].as_str().unwrap(), "status.result", json!({"status": status}));
     assert_eq!(world.closed, Some(1000));
-    assert_eq!(world.told(), [Event::Down(Cause::Version { theirs: "2".into(), ours: "1" })]);
+    assert_eq!(world.told(), [down(Fault::Version { theirs: "2".into(), ours: "1" })]);
 
     let mut world = World::new();
     world.give(Input::Opened);
     let offer = world.take("status.get");
     world.tell(offer["id"].as_str().unwrap(), "error", json!({"error": "Unsupported protocol version"}));
     match world.told().as_slice() {
-        [Event::Down(cause @ Cause::Refused(_))] => assert!(!cause.is_temporary()),
+        [Event::Down(Down { cause: Cause::Protocol(Fault::Refused(_)), .. })] => {}
         other => panic!("{other:?}"),
     }
 }
@@ -135,7 +139,7 @@ fn silence_is_tried_with_a_ping_and_then_is_the_end() {
     world.pass(30_000);
     assert_eq!((world.pings, world.closed), (2, None));
     world.pass(45_000);
-    assert_eq!((world.told(), world.closed), (vec![Event::Down(Cause::Silent)], Some(1001)));
+    assert_eq!((world.told(), world.closed), (vec![down(Cause::Silent)], Some(1001)));
     // A transport that lives does not help a chat of which nothing is heard.
     let mut world = World::up("");
     world.begin("hi");
@@ -148,7 +152,7 @@ fn silence_is_tried_with_a_ping_and_then_is_the_end() {
     let mut world = World::new();
     world.give(Input::Opened);
     world.pass(10_000);
-    assert_eq!(world.told(), [Event::Down(Cause::Silent)]);
+    assert_eq!(world.told(), [down(Cause::Silent)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use switchboard_acolyte::client::{Cause, ChatEvent, Ending, Event, Input, Loss, StreamChat};
 use switchboard_acolyte::message::{ListSnapshot, StreamEvent, TaskId};
 
-use crate::support::{RESUME, World, delta, reply};
+use crate::support::{RESUME, World, delta, down, reply};
 
 fn task() -> Option<TaskId> {
     TaskId::parse("task_1")
@@ -167,7 +167,7 @@ fn ac_087_a_close_before_the_terminal_is_a_failure_that_keeps_the_task() {
         world.told();
         world.give(Input::Closed(code));
         let lost = Ending::Lost { loss: Loss::Disconnected, task: task() };
-        let down = Event::Down(Cause::Closed(code.unwrap_or(1006)));
+        let down = down(Cause::Closed(code.unwrap_or(1006)));
         assert_eq!(world.told(), [Event::Ended(chat, lost), down]);
     }
     // Not accepted, so without a task.

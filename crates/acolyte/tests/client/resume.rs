@@ -4,6 +4,8 @@ use serde_json::json;
 use switchboard_acolyte::client::{Ending, Event, Input, Loss};
 use switchboard_acolyte::message::TaskId;
 
+use switchboard_core::{ClientMachine as _, Timestamp};
+
 use crate::support::{RESUME, World, delta, reply};
 
 fn cut(world: &mut World) {
@@ -144,7 +146,7 @@ fn a_task_can_be_followed_from_elsewhere() {
 fn whoever_leaves_stops_what_they_asked_for() {
     let mut world = World::up(RESUME);
     let (chat, wire) = world.begin("hi");
-    world.client.leave(0);
+    world.client.handle_input(Input::Leave, Timestamp::default());
     world.drain();
     assert_eq!(world.take("chat.abort")["payload"]["requestId"], wire.as_str());
     assert_eq!(world.closed, Some(1000));

@@ -1,12 +1,12 @@
 //! A client whose other end is a test.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_acolyte::client::{
-    AcolyteClient, ChatEvent, ChatId, ClientConfig, Ending, Event, Input, Output,
+    AcolyteClient, ChatEvent, ChatId, ClientConfig, Ending, Event, Fault, Input, Output,
 };
 use switchboard_acolyte::message::{ChatRequest, StreamEvent};
-use switchboard_core::Seed;
+use switchboard_core::client::{Cause, Down};
+use switchboard_core::{ClientMachine as _, Seed, Timestamp};
 
 pub(crate) struct World {
     pub(crate) client: AcolyteClient,
@@ -14,15 +14,29 @@ pub(crate) struct World {
     pub(crate) sent: Vec<Value>,
     pub(crate) events: Vec<Event>,
     pub(crate) pings: usize,
+    pub(crate) dials: usize,
     pub(crate) closed: Option<u16>,
     pub(crate) wake: Option<u64>,
 }
 
 impl World {
+    pub(crate) fn at(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
+    }
+
     /// Without a connection.
     pub(crate) fn new() -> Self {
         let client = AcolyteClient::new(ClientConfig::default(), Seed::new([7; 32]));
-        Self { client, now: 0, sent: Vec::new(), events: Vec::new(), pings: 0, closed: None, wake: None }
+        Self {
+            client,
+            now: 0,
+            sent: Vec::new(),
+            events: Vec::new(),
+            pings: 0,
+            dials: 0,
+            closed: None,
+            wake: None,
+        }
     }
 
     /// Connected to a server that understands this.
@@ -41,12 +55,12 @@ impl World {
     }
 
     pub(crate) fn give(&mut self, input: Input) {
-        self.client.handle_input(input, self.now);
+        self.client.handle_input(input, self.at());
         self.drain();
     }
 
     pub(crate) fn hear(&mut self, message: &Value) {
-        self.give(Input::Message(Bytes::from(message.to_string())));
+        self.give(Input::Text(message.to_string()));
     }
 
     /// A message about a chat.
@@ -69,12 +83,18 @@ impl World {
     pub(crate) fn drain(&mut self) {
         loop {
             match self.client.poll_output() {
-                Output::Send(text) => self.sent.push(serde_json::from_str(&text).unwrap()),
+                Output::Text(text) => self.sent.push(serde_json::from_str(&text).unwrap()),
                 Output::Ping => self.pings += 1,
                 Output::Close(code) => self.closed = Some(code),
+                Output::Event(Event::Down(Down { cause, retry_at })) => {
+                    assert_eq!(retry_at.is_some(), cause.is_temporary(), "{cause}");
+                    self.events.push(down(cause));
+                }
                 Output::Event(event) => self.events.push(event),
+                Output::Dial => self.dials += 1,
+                Output::Binary(_) => panic!("a binary message"),
                 Output::Idle { wake } => {
-                    self.wake = wake;
+                    self.wake = wake.map(Timestamp::as_millis);
                     return;
                 }
             }
@@ -107,7 +127,7 @@ impl World {
     }
 
     pub(crate) fn abort(&mut self, chat: ChatId) {
-        self.client.abort(chat, self.now);
+        self.client.abort(chat, self.at());
         self.drain();
     }
 
@@ -150,6 +170,11 @@ impl World {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Not connected any more, whenever that is tried again.
+pub(crate) fn down(cause: impl Into<Cause<Fault>>) -> Event {
+    Event::Down(Down { cause: cause.into(), retry_at: None })
 }
 
 pub(crate) fn request(message: &str) -> ChatRequest {

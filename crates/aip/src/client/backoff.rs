@@ -1,8 +1,8 @@
-//! How long to wait before the next try to connect (§8).
+//! How long to wait before the next try to connect.
 
 use std::time::Duration;
 
-use switchboard_core::SplitMix;
+use switchboard_core::{Jitter, Seed};
 
 /// How waits grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +90,16 @@ impl Strategy {
 pub struct Backoff {
     strategy: Strategy,
     tries: u32,
-    random: SplitMix,
+    spread: switchboard_core::Backoff,
 }
 
 impl Backoff {
     /// Before the first try. The seed decides how far waits stray.
-    pub const fn new(strategy: Strategy, seed: u64) -> Self {
-        Self { strategy, tries: 0, random: SplitMix::new(seed) }
+    pub fn new(strategy: Strategy, seed: &Seed) -> Self {
+        // The cast saturates; of nothing but a number there is no part.
+        let jitter = Jitter::Around((strategy.jitter * 100.0).round() as u8);
+        let spread = switchboard_core::Backoff::new(strategy.initial, strategy.max, jitter).seeded(seed);
+        Self { strategy, tries: 0, spread }
     }
 
     /// How long to wait before the next try; none once it is to be left alone.
@@ -104,12 +107,9 @@ impl Backoff {
         if self.strategy.policy == Policy::None || self.tries >= self.strategy.max_tries {
             return None;
         }
-        let delay = self.strategy.delay(self.tries).as_secs_f64();
+        let delay = self.strategy.delay(self.tries);
         self.tries += 1;
-        // From -1 to 1.
-        let stray =
-            f64::from(u32::try_from(self.random.next() >> 32).unwrap_or(0)) / f64::from(u32::MAX) * 2.0 - 1.0;
-        Some(self.strategy.capped(delay * (1.0 + self.strategy.jitter * stray)))
+        Some(self.spread.spread(delay).min(self.strategy.max))
     }
 
     /// It worked: the next time begins with the first wait.

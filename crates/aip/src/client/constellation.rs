@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use switchboard_core::{Seed, Timestamp};
+use switchboard_core::client::{Down, LinkChange};
+use switchboard_core::{ClientMachine, Seed, Timestamp};
 
 use super::link::{Link, NORMAL, Phase, Sent, Step};
 use super::{
     Cause, CommandError, ConstellationEvent, DEFAULT_INTERVAL, DeviceInfo, DeviceState, Ending, FailureKind,
-    Heartbeat, Ids, Input, NoInfo, Output, Pipeline, Registration, Strategy, TaskExecution, TaskRequest,
-    Times, Trouble,
+    Fault, Heartbeat, Ids, Input, NoInfo, Output, Pipeline, Registration, Strategy, TaskExecution,
+    TaskRequest, Times, Trouble,
 };
 use crate::message::{ClientMessage, ClientType, ServerMessage, ServerMessageType, TaskStatus};
 
@@ -73,6 +74,20 @@ impl NewTask {
     pub fn new(request: impl Into<String>) -> Self {
         Self { request: request.into(), task_name: None, session_id: None, metadata: None }
     }
+
+    /// What a person calls it.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.task_name = Some(name.into());
+        self
+    }
+
+    /// What it is called otherwise.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<String>) -> Self {
+        self.session_id = Some(session.into());
+        self
+    }
 }
 
 /// One constellation: at most one transport at a time, any number of them one after another.
@@ -110,6 +125,33 @@ struct Running {
     accepted: bool,
 }
 
+impl ClientMachine for Constellation {
+    type Event = ConstellationEvent;
+    type Fault = Fault;
+
+    fn handle_input(&mut self, input: Input, now: Timestamp) {
+        let step = self.link.handle(input, now);
+        self.step(step, now);
+        self.expire(now);
+    }
+
+    fn poll_output(&mut self) -> Output<ConstellationEvent> {
+        self.link.poll().unwrap_or_else(|| Output::Idle { wake: self.wake() })
+    }
+
+    fn link(event: &ConstellationEvent) -> Option<LinkChange<'_, Fault>> {
+        match event {
+            ConstellationEvent::State(DeviceState::Connected) => Some(LinkChange::Up),
+            ConstellationEvent::Down(down) => Some(LinkChange::Down(down)),
+            ConstellationEvent::State(_)
+            | ConstellationEvent::TaskAccepted { .. }
+            | ConstellationEvent::TaskEnded { .. }
+            | ConstellationEvent::Info { .. }
+            | ConstellationEvent::Trouble(_) => None,
+        }
+    }
+}
+
 impl Constellation {
     /// A constellation without a connection. Its ids come from the seed.
     pub fn new(config: ConstellationConfig, seed: Seed) -> Self {
@@ -129,24 +171,6 @@ impl Constellation {
             asked: BTreeMap::new(),
             first_asked: None,
         }
-    }
-
-    /// Looks for a connection, and keeps looking.
-    pub fn connect(&mut self, now: Timestamp) {
-        let step = self.link.connect();
-        self.step(step, now);
-    }
-
-    /// Takes one report of the transport; drain [`Self::poll`] afterwards.
-    pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let step = self.link.handle(input, now);
-        self.step(step, now);
-        self.expire(now);
-    }
-
-    /// What to do next; [`Output::Idle`] once there is nothing.
-    pub fn poll(&mut self) -> Output<ConstellationEvent> {
-        self.link.poll().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
 
     /// Gives the device a task, behind those that wait; answers its session. Exactly one
@@ -202,14 +226,6 @@ impl Constellation {
         Ok(self.ask(now))
     }
 
-    /// Leaves, and does not come back by itself.
-    pub fn disconnect(&mut self) {
-        self.fail_all("this client left");
-        self.link.leave();
-        self.link.event(ConstellationEvent::Down { cause: Cause::Left, again: None });
-        self.enter(DeviceState::Disconnected);
-    }
-
     /// What looks at every message.
     pub const fn middleware(&mut self) -> &mut Pipeline {
         &mut self.link.middleware
@@ -230,7 +246,7 @@ impl Constellation {
                 let message = self.registration.register_as_constellation(id, target, metadata, now);
                 self.enter(DeviceState::Registering);
                 if self.link.send(message) == Sent::Blocked {
-                    let lost = self.link.hang_up(NORMAL, Cause::Blocked);
+                    let lost = self.link.hang_up(NORMAL, Fault::Blocked.into());
                     self.step(lost, now);
                 }
             }
@@ -251,6 +267,12 @@ impl Constellation {
                 self.link.send(message);
             }
             Step::Lost(cause) => self.lost(cause, now),
+            Step::Left => {
+                self.fail_all("this client left");
+                self.link.leave();
+                self.link.event(ConstellationEvent::Down(Down { cause: Cause::Left, retry_at: None }));
+                self.enter(DeviceState::Disconnected);
+            }
         }
     }
 
@@ -260,12 +282,12 @@ impl Constellation {
         if self.link.is_up() {
             self.fail_all(WHY);
         }
-        let again = self.link.retry(now);
-        if again.is_none() {
+        let retry_at = self.link.retry(&cause, now);
+        if retry_at.is_none() {
             self.fail_all(WHY);
         }
-        self.link.event(ConstellationEvent::Down { cause, again });
-        self.enter(if again.is_some() { DeviceState::Disconnected } else { DeviceState::Failed });
+        self.link.event(ConstellationEvent::Down(Down { cause, retry_at }));
+        self.enter(if retry_at.is_some() { DeviceState::Disconnected } else { DeviceState::Failed });
     }
 
     fn receive(&mut self, message: ServerMessage, now: Timestamp) {

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use switchboard_core::{Seed, Timestamp};
+use switchboard_core::client::{Down, LinkChange};
+use switchboard_core::{ClientMachine, Seed, Timestamp};
 
 use super::link::{Link, NORMAL, Sent, Step};
 use super::{
-    Cause, CommandError, CommandResults, DEFAULT_INTERVAL, DeviceEvent, DeviceInfo, Heartbeat, Ids, Input,
-    Output, Pipeline, Registration, Run, RunId, Strategy, TaskExecution, TaskRequest, Times, Trouble,
+    Cause, CommandError, CommandResults, DEFAULT_INTERVAL, DeviceEvent, DeviceInfo, Fault, Heartbeat, Ids,
+    Input, Output, Pipeline, Registration, Run, RunId, Strategy, TaskExecution, TaskRequest, Times, Trouble,
 };
 use crate::message::{
     ClientMessage, Command, Outcome, ResultStatus, ServerMessage, ServerMessageType, TaskStatus,
@@ -89,6 +90,33 @@ struct Batch {
     done: Vec<Outcome>,
 }
 
+impl ClientMachine for Device {
+    type Event = DeviceEvent;
+    type Fault = Fault;
+
+    fn handle_input(&mut self, input: Input, now: Timestamp) {
+        let step = self.link.handle(input, now);
+        self.step(step, now);
+    }
+
+    fn poll_output(&mut self) -> Output<DeviceEvent> {
+        self.link.poll().unwrap_or_else(|| Output::Idle { wake: self.link.wake() })
+    }
+
+    fn link(event: &DeviceEvent) -> Option<LinkChange<'_, Fault>> {
+        match event {
+            DeviceEvent::Registered => Some(LinkChange::Up),
+            DeviceEvent::Down(down) => Some(LinkChange::Down(down)),
+            DeviceEvent::Run(_)
+            | DeviceEvent::Abandoned(_)
+            | DeviceEvent::Assigned { .. }
+            | DeviceEvent::Accepted { .. }
+            | DeviceEvent::TaskEnded { .. }
+            | DeviceEvent::Trouble(_) => None,
+        }
+    }
+}
+
 impl Device {
     /// A device without a connection. Its ids come from the seed.
     pub fn new(config: DeviceConfig, seed: Seed) -> Self {
@@ -106,22 +134,6 @@ impl Device {
             runs: 0,
             open: BTreeSet::new(),
         }
-    }
-
-    /// Looks for a connection, and keeps looking.
-    pub fn connect(&mut self) {
-        self.link.connect();
-    }
-
-    /// Takes one report of the transport; drain [`Self::poll`] afterwards.
-    pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let step = self.link.handle(input, now);
-        self.step(step, now);
-    }
-
-    /// What to do next; [`Output::Idle`] once there is nothing.
-    pub fn poll(&mut self) -> Output<DeviceEvent> {
-        self.link.poll().unwrap_or_else(|| Output::Idle { wake: self.link.wake() })
     }
 
     /// Reports how a command ended. Its `call_id` is put in.
@@ -192,13 +204,6 @@ impl Device {
         }
     }
 
-    /// Leaves, and does not come back by itself.
-    pub fn disconnect(&mut self) {
-        self.abandon("this client left");
-        self.link.leave();
-        self.link.event(DeviceEvent::Down { cause: Cause::Left, again: None });
-    }
-
     /// What looks at every message.
     pub const fn middleware(&mut self) -> &mut Pipeline {
         &mut self.link.middleware
@@ -215,7 +220,7 @@ impl Device {
             Step::Register => {
                 let message = self.register(now);
                 if self.link.send(message) == Sent::Blocked {
-                    let lost = self.link.hang_up(NORMAL, Cause::Blocked);
+                    let lost = self.link.hang_up(NORMAL, Fault::Blocked.into());
                     self.step(lost, now);
                 }
             }
@@ -227,8 +232,13 @@ impl Device {
             }
             Step::Lost(cause) => {
                 self.abandon("the connection was lost");
-                let again = self.link.retry(now);
-                self.link.event(DeviceEvent::Down { cause, again });
+                let retry_at = self.link.retry(&cause, now);
+                self.link.event(DeviceEvent::Down(Down { cause, retry_at }));
+            }
+            Step::Left => {
+                self.abandon("this client left");
+                self.link.leave();
+                self.link.event(DeviceEvent::Down(Down { cause: Cause::Left, retry_at: None }));
             }
         }
     }

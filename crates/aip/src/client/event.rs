@@ -1,44 +1,12 @@
 //! What goes into a [`Device`](super::Device) or [`Constellation`](super::Constellation), and what
 //! comes out.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
-use switchboard_core::Timestamp;
+use switchboard_core::client::{self, Down};
 
 use super::Refused;
+use crate::error::words;
 use crate::message::{Command, TaskStatus};
-
-/// What the transport reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The transport that was asked for is there.
-    Opened,
-    /// A message, text or binary.
-    Message(Bytes),
-    /// The transport could not be opened or is gone, with the code of its close frame if there was
-    /// one.
-    Closed(Option<u16>),
-    /// The wake time has come.
-    Timeout,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output<E> {
-    /// Open a transport; say [`Input::Opened`] or [`Input::Closed`].
-    Connect,
-    /// Send one text message.
-    Send(String),
-    /// Close the transport with this code, forget it, and report no more of it.
-    Close(u16),
-    /// Tell the user.
-    Event(E),
-    /// Nothing more to do until the next input, at the latest at this time.
-    Idle {
-        /// When to give [`Input::Timeout`].
-        wake: Option<Timestamp>,
-    },
-}
 
 /// What a device tells its user.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,12 +46,7 @@ pub enum DeviceEvent {
     /// Something could not be done; the connection stays.
     Trouble(Trouble),
     /// Not connected any more.
-    Down {
-        /// Why.
-        cause: Cause,
-        /// When it is tried again; never, if there is no time.
-        again: Option<Timestamp>,
-    },
+    Down(Down<Fault>),
 }
 
 /// A command that is to be run.
@@ -136,12 +99,7 @@ pub enum ConstellationEvent {
     /// Something could not be done; the connection stays.
     Trouble(Trouble),
     /// Not connected any more; every task has ended by now.
-    Down {
-        /// Why.
-        cause: Cause,
-        /// When it is tried again; never, if there is no time.
-        again: Option<Timestamp>,
-    },
+    Down(Down<Fault>),
 }
 
 /// A device, as its constellation sees it (§8).
@@ -249,27 +207,45 @@ pub enum Trouble {
     },
 }
 
-/// Why a connection is gone.
+/// What ends a connection of AIP, beyond what every protocol knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
-    /// It could not be opened, was closed, or broke off.
-    #[error("the connection is closed")]
-    Closed(Option<u16>),
+pub enum Fault {
     /// The server did not take the registration.
     #[error("the server refused: {0}")]
     Refused(String),
     /// The server did not answer the registration in time.
     #[error("the server did not answer the registration")]
     Unanswered,
-    /// The server did not answer a heartbeat.
-    #[error("the server did not answer a heartbeat")]
-    Silent,
     /// The registration could not be sent.
     #[error("the registration was stopped on its way")]
     Blocked,
-    /// The user left.
-    #[error("this client left")]
-    Left,
+}
+
+impl client::Fault for Fault {
+    const PROTOCOL: &'static str = "AIP";
+    const WORDS_AT: &'static str = "/detail";
+
+    fn is_temporary_close(_: u16) -> bool {
+        true
+    }
+
+    fn is_temporary(&self) -> bool {
+        match self {
+            // Names become free and devices appear, but permissions do not change by waiting.
+            Self::Refused(why) => {
+                !matches!(why.as_str(), words::NOT_PERMITTED | words::CLIENT_ID | words::TARGET_NEEDED)
+            }
+            Self::Unanswered => true,
+            Self::Blocked => false,
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "use another name or token, or wait until it is free",
+            Self::Unanswered | Self::Blocked => "connect again",
+        }
+    }
 }
 
 /// Why a call was not carried out; nothing has changed.
@@ -293,4 +269,19 @@ pub enum CommandError {
     /// Nothing of this name is there, or not any more.
     #[error("there is no such task or command")]
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use client::Fault as _;
+
+    use super::*;
+
+    #[test]
+    fn what_waiting_cannot_change_is_not_tried_again() {
+        let refused = |why: &str| Fault::Refused(why.to_owned());
+        assert!(refused(&words::duplicate("lab-1")).is_temporary());
+        assert!(refused(&words::not_connected("lab-1")).is_temporary());
+        assert!(!refused(words::NOT_PERMITTED).is_temporary());
+    }
 }

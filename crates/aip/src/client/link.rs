@@ -15,7 +15,7 @@ use std::time::Duration;
 use switchboard_core::{Seed, Timestamp};
 
 use super::{
-    Backoff, Cause, HeartbeatManager, Input, Message, Output, Pipeline, Pulse, Registration, Strategy,
+    Backoff, Cause, Fault, HeartbeatManager, Input, Message, Output, Pipeline, Pulse, Registration, Strategy,
     Trouble,
 };
 use crate::codec::decode_server;
@@ -59,15 +59,16 @@ pub(super) enum Step {
     Beat,
     /// The connection is gone; after cleaning up, [`Link::retry`].
     Lost(Cause),
+    /// The user leaves; after cleaning up, [`Link::leave`].
+    Left,
 }
 
 impl<E: From<Trouble>> Link<E> {
     pub(super) fn new(client_id: String, times: Times, seed: &Seed) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = seed.derive("jitter", 0);
         Self {
             client_id,
             phase: Phase::Off,
-            backoff: Backoff::new(times.reconnect, u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+            backoff: Backoff::new(times.reconnect, seed),
             beats: HeartbeatManager::default(),
             interval: times.heartbeat,
             patience: times.registration,
@@ -85,11 +86,11 @@ impl<E: From<Trouble>> Link<E> {
     }
 
     /// Asks for a transport, unless there is one.
-    pub(super) fn connect(&mut self) -> Step {
+    fn connect(&mut self) -> Step {
         match self.phase {
             Phase::Off | Phase::Waiting { .. } => {
                 self.phase = Phase::Connecting;
-                self.outputs.push_back(Output::Connect);
+                self.outputs.push_back(Output::Dial);
                 Step::Connecting
             }
             Phase::Connecting | Phase::Registering { .. } | Phase::Up => Step::Nothing,
@@ -98,6 +99,7 @@ impl<E: From<Trouble>> Link<E> {
 
     pub(super) fn handle(&mut self, input: Input, now: Timestamp) -> Step {
         match input {
+            Input::Connect => self.connect(),
             Input::Opened => {
                 if self.phase != Phase::Connecting {
                     return Step::Nothing;
@@ -105,19 +107,29 @@ impl<E: From<Trouble>> Link<E> {
                 self.phase = Phase::Registering { by: now.after(self.patience) };
                 Step::Register
             }
-            Input::Message(message) => match self.phase {
-                Phase::Registering { .. } | Phase::Up => self.receive(&message, now),
-                Phase::Off | Phase::Waiting { .. } | Phase::Connecting => Step::Nothing,
-            },
-            Input::Closed(code) => match self.phase {
-                Phase::Connecting | Phase::Registering { .. } | Phase::Up => Step::Lost(Cause::Closed(code)),
-                Phase::Off | Phase::Waiting { .. } => Step::Nothing,
-            },
+            Input::Text(message) => self.receive(message.as_bytes(), now),
+            Input::Binary(message) => self.receive(&message, now),
+            Input::Unreachable(why) => self.lost(Cause::Unreachable(why)),
+            Input::Refused(refusal) => self.lost(Cause::Refused(refusal)),
+            Input::Closed(code) => self.lost(Cause::closed(code)),
+            Input::Alive => Step::Nothing,
             Input::Timeout => self.timeout(now),
+            Input::Leave if self.phase == Phase::Off => Step::Nothing,
+            Input::Leave => Step::Left,
+        }
+    }
+
+    fn lost(&self, cause: Cause) -> Step {
+        match self.phase {
+            Phase::Connecting | Phase::Registering { .. } | Phase::Up => Step::Lost(cause),
+            Phase::Off | Phase::Waiting { .. } => Step::Nothing,
         }
     }
 
     fn receive(&mut self, bytes: &[u8], now: Timestamp) -> Step {
+        if !matches!(self.phase, Phase::Registering { .. } | Phase::Up) {
+            return Step::Nothing;
+        }
         let read = std::str::from_utf8(bytes)
             .map_err(|_| "not text".to_owned())
             .and_then(|text| decode_server(text).map_err(|error| error.to_string()));
@@ -142,14 +154,15 @@ impl<E: From<Trouble>> Link<E> {
             self.beats.start(self.client_id.clone(), self.interval, now);
             return Step::Accepted;
         }
-        self.hang_up(NORMAL, Cause::Refused(message.error.unwrap_or_else(|| message.kind.to_string())))
+        let why = message.error.unwrap_or_else(|| message.kind.to_string());
+        self.hang_up(NORMAL, Fault::Refused(why).into())
     }
 
     fn timeout(&mut self, now: Timestamp) -> Step {
         match self.phase {
             Phase::Off | Phase::Connecting => Step::Nothing,
             Phase::Waiting { until } if until <= now => self.connect(),
-            Phase::Registering { by } if by <= now => self.hang_up(AWAY, Cause::Unanswered),
+            Phase::Registering { by } if by <= now => self.hang_up(AWAY, Fault::Unanswered.into()),
             Phase::Waiting { .. } | Phase::Registering { .. } => Step::Nothing,
             Phase::Up => match self.beats.poll(now) {
                 None => Step::Nothing,
@@ -163,7 +176,7 @@ impl<E: From<Trouble>> Link<E> {
     pub(super) fn send(&mut self, message: ClientMessage) -> Sent {
         match self.middleware.outgoing(message.into()) {
             Ok(message) => {
-                self.outputs.push_back(Output::Send(message.encode()));
+                self.outputs.push_back(Output::Text(message.encode()));
                 Sent::Yes
             }
             Err(refused) => {
@@ -180,10 +193,11 @@ impl<E: From<Trouble>> Link<E> {
     }
 
     /// After a loss: when it is tried again, if at all.
-    pub(super) fn retry(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let again = self.backoff.next_delay().map(|delay| now.after(delay));
-        self.phase = again.map_or(Phase::Off, |until| Phase::Waiting { until });
-        again
+    pub(super) fn retry(&mut self, cause: &Cause, now: Timestamp) -> Option<Timestamp> {
+        let delay = if cause.is_temporary() { self.backoff.next_delay() } else { None };
+        let retry_at = delay.map(|delay| now.after(delay.max(cause.retry_after().unwrap_or_default())));
+        self.phase = retry_at.map_or(Phase::Off, |until| Phase::Waiting { until });
+        retry_at
     }
 
     /// Leaves for good. The next connection begins with all its tries.

@@ -1,14 +1,8 @@
-//! The client half, sans-IO (§5, §8): messages, middleware and handlers for those who build their
-//! own client, and two that are complete, [`Device`] and [`Constellation`].
+//! The client half of AIP, without sockets, clock or randomness: messages, middleware and handlers for those who build
+//! their own client, and two [`ClientMachine`](switchboard_core::ClientMachine)s that are complete, [`Device`] and
+//! [`Constellation`].
 //!
-//! ```text
-//! transport ─ Input ─▶ handle ─┐                 ┌─▶ Output::Connect, Send, Close ─▶ transport
-//!                              ├─▶ Device, or ───┤
-//! user ──── calls ─────────────┘   Constellation └─▶ Output::Event ─▶ user
-//! ```
-//!
-//! After every input and every call, call `poll` until it answers [`Output::Idle`]. The time goes
-//! into messages, so it is that of a calendar; it must not go back.
+//! The time goes into messages, so it is that of a calendar; it must not go back.
 
 mod backoff;
 mod channel;
@@ -27,8 +21,8 @@ pub use channel::{Channel, Message, ReceiveError};
 pub use constellation::{Constellation, ConstellationConfig, NewTask};
 pub use device::{Device, DeviceConfig};
 pub use event::{
-    Cause, CommandError, ConstellationEvent, DeviceEvent, DeviceState, Ending, FailureKind, Input, NoInfo,
-    Output, Run, RunId, Trouble,
+    CommandError, ConstellationEvent, DeviceEvent, DeviceState, Ending, FailureKind, Fault, NoInfo, Run,
+    RunId, Trouble,
 };
 pub use handlers::{Dispatched, HandlerError, Handlers};
 pub use heartbeat::{DEFAULT_INTERVAL, HeartbeatManager, Pulse};
@@ -39,3 +33,10 @@ pub use protocols::{
     CommandBatch, CommandResults, Commands, DeviceInfo, Heartbeat, Registration, TaskAssignment, TaskEnd,
     TaskExecution, TaskRequest, ack, error_message,
 };
+
+/// What can happen to a client.
+pub type Input = switchboard_core::ClientInput;
+/// What a client wants done.
+pub type Output<E> = switchboard_core::ClientOutput<E>;
+/// Why there is no connection.
+pub type Cause = switchboard_core::client::Cause<Fault>;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use switchboard_aip::client::{Backoff, Policy, Strategy};
+use switchboard_core::Seed;
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
 fn waits(strategy: &Strategy) -> Vec<Duration> {
-    let mut backoff = Backoff::new(Strategy { jitter: 0.0, ..strategy.clone() }, 1);
+    let mut backoff = Backoff::new(Strategy { jitter: 0.0, ..strategy.clone() }, &Seed::new([1; 32]));
     std::iter::from_fn(|| backoff.next_delay()).collect()
 }
 
@@ -36,7 +37,7 @@ fn the_numbers_are_those_of_the_reference() {
 
 #[test]
 fn aip_083_a_success_begins_anew() {
-    let mut backoff = Backoff::new(Strategy { jitter: 0.0, ..Strategy::device() }, 1);
+    let mut backoff = Backoff::new(Strategy { jitter: 0.0, ..Strategy::device() }, &Seed::new([1; 32]));
     assert_eq!([backoff.next_delay(), backoff.next_delay()], [Some(secs(2)), Some(secs(4))]);
     assert_eq!(backoff.tries(), 2);
     backoff.reset();
@@ -51,14 +52,14 @@ fn aip_083_a_success_begins_anew() {
 fn aip_083_chance_adds_or_takes_a_fifth() {
     let strategy =
         Strategy { max_tries: u32::MAX, multiplier: 1.0, initial: secs(10), ..Strategy::default() };
-    let mut backoff = Backoff::new(strategy.clone(), 1);
+    let mut backoff = Backoff::new(strategy.clone(), &Seed::new([1; 32]));
     let waits: Vec<Duration> = (0..1000).map(|_| backoff.next_delay().unwrap()).collect();
     assert!(waits.iter().all(|wait| (secs(8)..=secs(12)).contains(wait)));
     assert!(waits.iter().any(|wait| *wait < Duration::from_millis(8100)));
     assert!(waits.iter().any(|wait| *wait > Duration::from_millis(11_900)));
     // Clients differ, and the longest wait is the longest.
-    assert_ne!(Backoff::new(strategy.clone(), 2).next_delay(), Some(waits[0]));
-    let mut capped = Backoff::new(Strategy { max: secs(10), ..strategy }, 1);
+    assert_ne!(Backoff::new(strategy.clone(), &Seed::new([2; 32])).next_delay(), Some(waits[0]));
+    let mut capped = Backoff::new(Strategy { max: secs(10), ..strategy }, &Seed::new([1; 32]));
     assert!((0..1000).all(|_| capped.next_delay().unwrap() <= secs(10)));
 }
 

@@ -8,6 +8,8 @@ use switchboard_aip::client::{
     FailureKind, Input, NewTask, NoInfo, Output, Strategy, Trouble,
 };
 
+use switchboard_core::client::Down;
+
 use crate::support::{World, object};
 
 fn config() -> ConstellationConfig {
@@ -52,8 +54,7 @@ impl World<Constellation> {
 fn it_registers_asks_about_the_device_and_is_ready() {
     let mut world =
         World::constellation(ConstellationConfig { metadata: object(json!({"version": "2.0"})), ..config() });
-    world.client.connect(world.now);
-    world.drain();
+    world.give(Input::Connect);
     world.open();
     let sent = world.take_sent();
     assert_eq!(
@@ -227,7 +228,7 @@ fn aip_084_on_disconnect_tasks_fail_first_and_then_it_comes_back() {
     let again = world.now.after(Duration::from_secs(1));
     let lost = |session: &str| failed(session, FailureKind::DeviceDisconnection, LOST);
     let no_info = ConstellationEvent::Info { request_id: question, info: Err(NoInfo::Disconnected) };
-    let down = ConstellationEvent::Down { cause: Cause::Closed(None), again: Some(again) };
+    let down = ConstellationEvent::Down(Down { cause: Cause::Closed(1006), retry_at: Some(again) });
     assert_eq!(world.take_events(), [lost("1"), lost("2"), no_info, down, state(DeviceState::Disconnected)]);
     assert!(!world.is_asked_to_connect());
     // What is given to it now waits for the next connection.
@@ -262,7 +263,7 @@ fn after_enough_tries_the_device_has_failed() {
         [
             state(DeviceState::Connecting),
             failed("1", FailureKind::DeviceDisconnection, LOST),
-            ConstellationEvent::Down { cause: Cause::Closed(None), again: None },
+            ConstellationEvent::Down(Down { cause: Cause::Closed(1006), retry_at: None }),
             state(DeviceState::Failed)
         ]
     );
@@ -270,8 +271,7 @@ fn after_enough_tries_the_device_has_failed() {
     assert_eq!(world.client.submit(NewTask::new("x"), world.now), Err(CommandError::NotConnected));
     assert_eq!(world.client.request_info(world.now), Err(CommandError::NotConnected));
     // Until it is asked again.
-    world.client.connect(world.now);
-    world.drain();
+    world.give(Input::Connect);
     assert_eq!(world.client.state(), DeviceState::Connecting);
 }
 
@@ -293,7 +293,7 @@ fn aip_042_it_beats_and_says_device_as_the_reference_does() {
     assert_eq!((world.closed(), world.client.state()), (Some(1001), DeviceState::Disconnected));
     assert!(matches!(
         &world.take_events()[0],
-        ConstellationEvent::Down { cause: Cause::Silent, again: Some(_) }
+        ConstellationEvent::Down(Down { cause: Cause::Silent, retry_at: Some(_) })
     ));
 }
 
@@ -354,14 +354,13 @@ fn leaving_ends_everything() {
     let mut world = ready();
     world.submit("1");
     world.outputs.clear();
-    world.client.disconnect();
-    world.drain();
+    world.give(Input::Leave);
     assert_eq!(
         world.outputs,
         [
             Output::Event(failed("1", FailureKind::DeviceDisconnection, "this client left")),
             Output::Close(1000),
-            Output::Event(ConstellationEvent::Down { cause: Cause::Left, again: None }),
+            Output::Event(ConstellationEvent::Down(Down { cause: Cause::Left, retry_at: None })),
             Output::Event(state(DeviceState::Disconnected)),
         ]
     );

@@ -5,10 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_aip::client::{
-    Cause, CommandError, Device, DeviceConfig, DeviceEvent, Input, Message, Middleware, Output, Refused, Run,
-    RunId, Strategy, Trouble,
+    Cause, CommandError, Device, DeviceConfig, DeviceEvent, Fault, Input, Message, Middleware, Output,
+    Refused, Run, RunId, Strategy, Trouble,
 };
 use switchboard_aip::message::{Outcome, ResultStatus, TaskStatus};
+
+use switchboard_core::client::Down;
 
 use crate::support::{STAMP, World, object};
 
@@ -194,8 +196,7 @@ fn an_assigned_task_comes_back_as_the_devices_own() {
     assert_eq!(world.take_events(), std::slice::from_ref(&assigned));
     // One that asked to be told takes it for the announcement that it is.
     let mut world = World::device(DeviceConfig { task_announce: true, ..config() });
-    world.client.connect();
-    world.drain();
+    world.give(Input::Connect);
     world.open();
     assert_eq!(world.take_sent()[0]["metadata"]["task_announce"], true);
     world.take_events();
@@ -206,8 +207,7 @@ fn an_assigned_task_comes_back_as_the_devices_own() {
 #[test]
 fn a_device_tells_what_it_is_like() {
     let mut world = World::device(config());
-    world.client.connect();
-    world.drain();
+    world.give(Input::Connect);
     assert!(world.is_asked_to_connect());
     world.open();
     assert_eq!(
@@ -309,7 +309,7 @@ fn aip_042_it_beats_after_each_interval_and_silence_is_death() {
     assert_eq!(world.closed(), Some(1001));
     assert!(!world.client.is_up());
     let again = Some(world.now.after(Duration::from_secs(2)));
-    assert_eq!(world.take_events(), [DeviceEvent::Down { cause: Cause::Silent, again }]);
+    assert_eq!(world.take_events(), [DeviceEvent::Down(Down { cause: Cause::Silent, retry_at: again })]);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn aip_042_a_closed_transport_is_dead_and_comes_back() {
         world.take_events(),
         [
             DeviceEvent::Abandoned(a.id),
-            DeviceEvent::Down { cause: Cause::Closed(Some(1006)), again: Some(again) }
+            DeviceEvent::Down(Down { cause: Cause::Closed(1006), retry_at: Some(again) })
         ]
     );
     assert_eq!((world.wake, world.is_asked_to_connect()), (Some(again), false));
@@ -364,14 +364,13 @@ fn aip_084_a_devices_own_tasks_fail_before_it_looks_for_another_connection() {
     let mut expected = vec![Some("S".to_owned()), Some(session)];
     expected.sort();
     assert_eq!(failed, expected);
-    assert!(matches!(&events[2..], [DeviceEvent::Down { again: Some(_), .. }]));
+    assert!(matches!(&events[2..], [DeviceEvent::Down(Down { retry_at: Some(_), .. })]));
 }
 
 #[test]
 fn a_refused_registration_is_tried_again_until_it_is_enough() {
     let mut world = World::device(config());
-    world.client.connect();
-    world.drain();
+    world.give(Input::Connect);
     for wait in [2, 4, 8] {
         world.give(Input::Opened);
         world.hear(
@@ -379,28 +378,27 @@ fn a_refused_registration_is_tried_again_until_it_is_enough() {
         );
         assert_eq!(world.closed(), Some(1000));
         let again = world.now.after(Duration::from_secs(wait));
-        let cause = Cause::Refused("client_id 'd' is already registered".to_owned());
-        assert_eq!(world.take_events(), [DeviceEvent::Down { cause, again: Some(again) }]);
+        let cause = Cause::Protocol(Fault::Refused("client_id 'd' is already registered".to_owned()));
+        assert_eq!(world.take_events(), [DeviceEvent::Down(Down { cause, retry_at: Some(again) })]);
         world.outputs.clear();
         world.sleep();
     }
     world.give(Input::Closed(None));
-    assert_eq!(world.take_events(), [DeviceEvent::Down { cause: Cause::Closed(None), again: None }]);
+    assert_eq!(world.take_events(), [DeviceEvent::Down(Down { cause: Cause::Closed(1006), retry_at: None })]);
     assert_eq!(world.wake, None);
 }
 
 #[test]
 fn a_registration_without_an_answer_is_none() {
     let mut world = World::device(config());
-    world.client.connect();
-    world.drain();
+    world.give(Input::Connect);
     world.give(Input::Opened);
     assert_eq!(world.wake, Some(world.now.after(Duration::from_secs(30))));
     world.sleep();
     assert_eq!(world.closed(), Some(1001));
     assert!(matches!(
         &world.take_events()[..],
-        [DeviceEvent::Down { cause: Cause::Unanswered, again: Some(_) }]
+        [DeviceEvent::Down(Down { cause: Cause::Protocol(Fault::Unanswered), retry_at: Some(_) })]
     ));
     // A success in between makes up for it.
     world.sleep();
@@ -412,23 +410,20 @@ fn a_registration_without_an_answer_is_none() {
 #[test]
 fn leaving_is_for_good_until_asked_again() {
     let mut world = device();
-    world.client.disconnect();
-    world.drain();
+    world.give(Input::Leave);
     assert_eq!((world.closed(), world.wake), (Some(1000), None));
-    assert_eq!(world.take_events(), [DeviceEvent::Down { cause: Cause::Left, again: None }]);
+    assert_eq!(world.take_events(), [DeviceEvent::Down(Down { cause: Cause::Left, retry_at: None })]);
     assert_eq!(world.client.submit("x", None, world.now), Err(CommandError::NotConnected));
     assert_eq!(world.client.cancel("x", "y", world.now), Err(CommandError::NotConnected));
     assert_eq!(world.client.finish(RunId(1), success(Value::Null), world.now), Err(CommandError::Unknown));
     // And then with all its tries.
     for tries in 0..2 {
         world.outputs.clear();
-        world.client.connect();
-        world.drain();
+        world.give(Input::Connect);
         assert!(world.is_asked_to_connect());
         world.give(Input::Closed(None));
         assert_eq!(world.wake, Some(world.now.after(Duration::from_secs(2))), "{tries}");
-        world.client.disconnect();
-        world.drain();
+        world.give(Input::Leave);
     }
 }
 
@@ -458,19 +453,21 @@ fn middleware_sees_what_a_device_says_and_hears() {
 
     let mut world = World::device(config());
     world.client.middleware().add(Stop("register"));
-    world.client.connect();
-    world.drain();
+    world.give(Input::Connect);
     world.give(Input::Opened);
     let events = world.take_events();
-    assert!(matches!(&events[1], DeviceEvent::Down { cause: Cause::Blocked, .. }), "{events:?}");
+    assert!(
+        matches!(&events[1], DeviceEvent::Down(Down { cause: Cause::Protocol(Fault::Blocked), .. })),
+        "{events:?}"
+    );
     assert_eq!(world.closed(), Some(1000));
 }
 
 #[test]
 fn what_cannot_be_used_is_reported_and_nothing_more() {
     let mut world = device();
-    world.give(Input::Message(Bytes::from_static(b"\xff")));
-    world.give(Input::Message(Bytes::from_static(b"{}")));
+    world.give(Input::Binary(Bytes::from_static(b"\xff")));
+    world.give(Input::Binary(Bytes::from_static(b"{}")));
     world.hear(json!({"type": "device_info_response", "status": "ok"}));
     let events = world.take_events();
     assert_eq!(events.len(), 3);
@@ -478,5 +475,5 @@ fn what_cannot_be_used_is_reported_and_nothing_more() {
     world.hear(json!({"type": "error", "status": "error", "error": "no", "session_id": "s"}));
     let server = Trouble::Server { error: "no".to_owned(), session_id: Some("s".to_owned()) };
     assert_eq!(world.take_events(), [DeviceEvent::Trouble(server)]);
-    assert!(world.client.is_up() && !world.outputs.contains(&Output::Connect));
+    assert!(world.client.is_up() && !world.outputs.contains(&Output::Dial));
 }

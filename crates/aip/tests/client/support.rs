@@ -1,14 +1,10 @@
 //! A client whose other end is a test.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use switchboard_aip::client::{
-    Constellation, ConstellationConfig, ConstellationEvent, Device, DeviceConfig, DeviceEvent, Input, Output,
-};
-use switchboard_core::{Seed, Timestamp};
+use switchboard_aip::client::{Constellation, ConstellationConfig, Device, DeviceConfig, Input, Output};
+use switchboard_core::{ClientMachine, Seed, Timestamp};
 
 /// 2025-11-06T10:30:00.123456+00:00, as in the examples.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_762_425_000_123_456);
@@ -21,48 +17,7 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A device or a constellation.
-pub(crate) trait Client {
-    type Event: Clone + Debug + PartialEq;
-
-    fn connect(&mut self, now: Timestamp);
-    fn handle(&mut self, input: Input, now: Timestamp);
-    fn poll(&mut self) -> Output<Self::Event>;
-}
-
-impl Client for Device {
-    type Event = DeviceEvent;
-
-    fn connect(&mut self, _: Timestamp) {
-        Self::connect(self);
-    }
-
-    fn handle(&mut self, input: Input, now: Timestamp) {
-        Self::handle(self, input, now);
-    }
-
-    fn poll(&mut self) -> Output<DeviceEvent> {
-        Self::poll(self)
-    }
-}
-
-impl Client for Constellation {
-    type Event = ConstellationEvent;
-
-    fn connect(&mut self, now: Timestamp) {
-        Self::connect(self, now);
-    }
-
-    fn handle(&mut self, input: Input, now: Timestamp) {
-        Self::handle(self, input, now);
-    }
-
-    fn poll(&mut self) -> Output<ConstellationEvent> {
-        Self::poll(self)
-    }
-}
-
-pub(crate) struct World<C: Client> {
+pub(crate) struct World<C: ClientMachine> {
     pub(crate) client: C,
     pub(crate) now: Timestamp,
     /// Everything but idling, in order.
@@ -82,15 +37,14 @@ impl World<Constellation> {
     }
 }
 
-impl<C: Client> World<C> {
+impl<C: ClientMachine<Event: Clone + PartialEq>> World<C> {
     fn new(client: C) -> Self {
         Self { client, now: START, outputs: Vec::new(), wake: None }
     }
 
     /// Connected and registered; what was said up to there is forgotten.
     pub(crate) fn up(mut self) -> Self {
-        self.client.connect(self.now);
-        self.drain();
+        self.give(Input::Connect);
         self.open();
         self.outputs.clear();
         self
@@ -104,18 +58,18 @@ impl<C: Client> World<C> {
     }
 
     pub(crate) fn give(&mut self, input: Input) {
-        self.client.handle(input, self.now);
+        self.client.handle_input(input, self.now);
         self.drain();
     }
 
     pub(crate) fn hear(&mut self, message: Value) {
-        self.give(Input::Message(Bytes::from(message.to_string())));
+        self.give(Input::Text(message.to_string()));
     }
 
     /// After a call.
     pub(crate) fn drain(&mut self) {
         loop {
-            match self.client.poll() {
+            match self.client.poll_output() {
                 Output::Idle { wake } => {
                     self.wake = wake;
                     return;
@@ -138,7 +92,7 @@ impl<C: Client> World<C> {
 
     pub(crate) fn sent(&self) -> Vec<Value> {
         let text = |output: &Output<C::Event>| match output {
-            Output::Send(text) => Some(serde_json::from_str(text).unwrap()),
+            Output::Text(text) => Some(serde_json::from_str(text).unwrap()),
             _ => None,
         };
         self.outputs.iter().filter_map(text).collect()
@@ -147,7 +101,7 @@ impl<C: Client> World<C> {
     /// What was sent since the last time.
     pub(crate) fn take_sent(&mut self) -> Vec<Value> {
         let sent = self.sent();
-        self.outputs.retain(|output| !matches!(output, Output::Send(_)));
+        self.outputs.retain(|output| !matches!(output, Output::Text(_)));
         sent
     }
 
@@ -163,7 +117,7 @@ impl<C: Client> World<C> {
     }
 
     pub(crate) fn is_asked_to_connect(&self) -> bool {
-        self.outputs.contains(&Output::Connect)
+        self.outputs.contains(&Output::Dial)
     }
 
     pub(crate) fn closed(&self) -> Option<u16> {

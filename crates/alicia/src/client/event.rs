@@ -6,56 +6,8 @@ use crate::message::{
     Transcription, UserMessage,
 };
 use crate::{Id, Map};
-use bytes::Bytes;
-use switchboard_core::{Pii, Timestamp};
-
-/// What the transport reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// 101.
-    Opened,
-    /// There is no connection; this is when to try again.
-    Failed(Retry),
-    /// A binary message.
-    Message(Pii<Bytes>),
-    /// A ping or pong: a sign of life.
-    Alive,
-    /// The transport is gone, with the code of its close frame if there was one.
-    Closed(Option<u16>),
-    /// The wake time has come.
-    Timeout,
-}
-
-/// When to try again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// As the reference has it.
-    Paced,
-    /// After so many milliseconds, as the server has asked for.
-    After(u64),
-    /// Never: the same would happen again.
-    Never,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// Connect; answered by [`Input::Opened`] or [`Input::Failed`].
-    Dial,
-    /// Send one binary message.
-    Send(Pii<Bytes>),
-    /// Send a ping.
-    Ping,
-    /// Close the transport with this code and forget it.
-    Close(u16),
-    /// Tell the user.
-    Event(Event),
-    /// Nothing more to do until the next input, at the latest at this time.
-    Idle {
-        /// When to give [`Input::Timeout`].
-        wake: Option<Timestamp>,
-    },
-}
+use switchboard_core::Pii;
+use switchboard_core::client::{self, Down};
 
 /// A conversation of this client, across all the connections it lives through. It has one before its id
 /// is known.
@@ -72,12 +24,7 @@ pub enum Event {
     /// Connected. Conversations are joined again, one [`ConversationEvent::Joined`] for each.
     Up,
     /// Not connected.
-    Down {
-        /// Why.
-        cause: Cause,
-        /// In how many milliseconds it is tried again; none if it is not.
-        retry_in_ms: Option<u64>,
-    },
+    Down(Down<Fault>),
     /// Something happened in a conversation.
     Conversation(ConversationKey, ConversationEvent),
     /// What became of a request; exactly one for each.
@@ -233,32 +180,20 @@ pub enum RequestError {
     Closed,
 }
 
-/// Why there is no connection.
+/// What ends a connection of Alicia, beyond what every protocol knows: nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
-    /// It was closed or lost; 1006 without a close frame.
-    #[error("closed with code {0}")]
-    Closed(u16),
-    /// Nothing came for too long.
-    #[error("no sign of life")]
-    Silent,
-    /// There was none.
-    #[error("the server was not reached")]
-    Unreached,
-    /// The user left.
-    #[error("this client left")]
-    Left,
-}
+pub enum Fault {}
 
-impl Cause {
-    /// Whether to come back.
-    pub const fn is_temporary(&self) -> bool {
-        match self {
-            // Not understood, not allowed, too big: the same would happen again.
-            Self::Closed(code) => !matches!(code, 1002 | 1003 | 1007..=1010),
-            Self::Silent | Self::Unreached => true,
-            Self::Left => false,
-        }
+impl client::Fault for Fault {
+    const PROTOCOL: &'static str = "Alicia";
+    const WORDS_AT: &'static str = "/message";
+
+    fn is_temporary(&self) -> bool {
+        match *self {}
+    }
+
+    fn advice(&self) -> &'static str {
+        match *self {}
     }
 }
 

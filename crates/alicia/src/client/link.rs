@@ -1,11 +1,14 @@
 //! The transport: when there is one, whether it lives, and when to try again.
 
+use std::time::Duration;
+
 use switchboard_core::Timestamp;
+use switchboard_core::client::{Down, Pulse};
 
 use super::conversation::{CatchUp, Conversation, Stage};
 use super::{
     AliciaClient, Cause, ConversationEvent, ConversationKey, Ended, Event, Output, RequestError, RequestKey,
-    Retry, full_bucket, millis,
+    full_bucket, millis,
 };
 
 /// Where the connection is.
@@ -23,7 +26,7 @@ pub(super) enum Link {
 
 impl AliciaClient {
     /// Connects, and from then on again and again.
-    pub fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
         if self.link == Link::Off {
             self.dial();
         }
@@ -31,15 +34,15 @@ impl AliciaClient {
 
     /// The network is back: what would have been tried later is tried at once, and the pauses begin anew.
     pub fn network_is_back(&mut self) {
-        self.pauses.reset();
+        self.backoff.reset();
         if matches!(self.link, Link::Down { .. }) {
             self.dial();
         }
     }
 
     /// Leaves. Whatever waits is given up.
-    pub fn leave_all(&mut self, now: Timestamp) {
-        if self.link == Link::Up {
+    pub(super) fn leave_all(&mut self, now: Timestamp) {
+        if matches!(self.link, Link::Dialing | Link::Up) {
             self.output(Output::Close(1000));
         }
         self.down(Cause::Left, now);
@@ -71,28 +74,30 @@ impl AliciaClient {
         self.link = Link::Up;
         self.stanza = 0;
         self.bucket = full_bucket(&self.config.limits);
-        self.heard_at = now;
-        self.pinged = false;
+        self.liveness.heard(now);
         self.event(Event::Up);
     }
 
-    pub(super) fn failed(&mut self, retry: Retry, now: Timestamp) {
-        if self.link != Link::Dialing {
+    /// The transport is gone, or was never there.
+    pub(super) fn down(&mut self, cause: Cause, now: Timestamp) {
+        if self.link == Link::Off {
             return;
         }
-        let pause = match retry {
-            Retry::Paced => Some(self.pauses.next()),
-            Retry::After(pause) => Some(pause.max(1)),
-            Retry::Never => None,
-        };
-        self.pause(Cause::Unreached, pause, now);
+        if self.link == Link::Up {
+            self.cut();
+        }
+        let pause = || cause.retry_after().map_or_else(|| self.backoff.pause(), |after| after.max(millis(1)));
+        let retry_at = cause.is_temporary().then(pause).map(|pause| now.after(pause));
+        self.link = retry_at.map_or(Link::Off, |retry_at| Link::Down { retry_at });
+        let left = cause == Cause::Left;
+        self.event(Event::Down(Down { cause, retry_at }));
+        if retry_at.is_none() && !left {
+            self.give_up(&Ended::Off);
+        }
     }
 
-    /// The transport is gone.
-    pub(super) fn down(&mut self, cause: Cause, now: Timestamp) {
-        if self.link != Link::Up {
-            return;
-        }
+    /// What was under way on the transport is over.
+    fn cut(&mut self) {
         for key in self.requests.cut() {
             self.settle(key, Err(RequestError::Disconnected));
         }
@@ -104,26 +109,12 @@ impl AliciaClient {
                 self.tell(key, ConversationEvent::Interrupted { answer });
             }
         }
-        let pause = cause.is_temporary().then(|| self.pauses.next());
-        self.pause(cause, pause, now);
-    }
-
-    fn pause(&mut self, cause: Cause, pause: Option<u64>, now: Timestamp) {
-        self.link = match pause {
-            Some(pause) => Link::Down { retry_at: now.after(millis(pause)) },
-            None => Link::Off,
-        };
-        self.event(Event::Down { cause, retry_in_ms: pause });
-        if pause.is_none() && cause != Cause::Left {
-            self.give_up(&Ended::Off);
-        }
     }
 
     pub(super) fn heard(&mut self, now: Timestamp) {
         if self.link == Link::Up {
-            self.heard_at = now;
-            self.pinged = false;
-            self.pauses.reset();
+            self.liveness.heard(now);
+            self.backoff.reset();
         }
     }
 
@@ -140,13 +131,12 @@ impl AliciaClient {
     fn check_life(&mut self, now: Timestamp) {
         let unanswered = |stage: Stage| matches!(stage, Stage::Asked { by, .. } if by <= now);
         let stuck = self.conversations.values().any(|conversation| unanswered(conversation.stage));
-        if now.since(self.heard_at) >= millis(self.config.dead_ms) || stuck {
-            self.output(Output::Close(1001));
-            return self.down(Cause::Silent, now);
-        }
-        if now.since(self.heard_at) >= millis(self.config.ping_ms) && !self.pinged {
-            self.pinged = true;
-            self.output(Output::Ping);
+        let (ping, dead) = self.patience();
+        match self.liveness.check(ping, dead, now) {
+            _ if stuck => return self.hang_up(now),
+            Pulse::Dead => return self.hang_up(now),
+            Pulse::Ping => self.output(Output::Ping),
+            Pulse::Alive => {}
         }
         let keys: Vec<ConversationKey> = self.conversations.keys().copied().collect();
         for key in keys {
@@ -159,13 +149,23 @@ impl AliciaClient {
         }
     }
 
+    fn hang_up(&mut self, now: Timestamp) {
+        self.output(Output::Close(1001));
+        self.down(Cause::Silent, now);
+    }
+
+    /// Silence after which the transport is tried, and after which it is dead.
+    const fn patience(&self) -> (Duration, Duration) {
+        (millis(self.config.ping_ms), millis(self.config.dead_ms))
+    }
+
     pub(super) fn wake(&self) -> Option<Timestamp> {
         let life = match self.link {
             Link::Off | Link::Dialing => None,
             Link::Down { retry_at } => Some(retry_at),
             Link::Up => {
-                let patience = if self.pinged { self.config.dead_ms } else { self.config.ping_ms };
-                Some(self.heard_at.after(millis(patience)))
+                let (ping, dead) = self.patience();
+                Some(self.liveness.wake(ping, dead))
             }
         };
         let conversations = self.conversations.values();

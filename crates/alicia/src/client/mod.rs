@@ -1,13 +1,5 @@
-//! The client half, sans-IO: many conversations on one socket, without sockets, clock or randomness.
-//!
-//! ```text
-//! transport ─ Input ─▶ handle_input ─┐                    ┌─▶ Output::Dial, Send, Ping, Close ─▶ transport
-//!                                    ├─▶ AliciaClient ────┤
-//! user ───── commands (join, say, …) ┘   poll_output      └─▶ Output::Event ─▶ user
-//! ```
-//!
-//! After every input and every command, call [`AliciaClient::poll_output`] until it answers
-//! [`Output::Idle`].
+//! The client half of Alicia, without sockets, clock or randomness: [`AliciaClient`] is the [`ClientMachine`] of many
+//! conversations on one socket.
 //!
 //! Of each conversation, stanzas of the server are taken in their order only: the contiguous mark stands for
 //! everything up to it. After every connection, and whenever a stanza is missing, the mark is shown to the
@@ -20,7 +12,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::{AliciaLimits, Body, Envelope, Id, Prefix, encode};
-use switchboard_core::{Bucket, Pii, Rate, Seed, Timestamp};
+use switchboard_core::client::{LinkChange, Liveness};
+use switchboard_core::{
+    Backoff, Bucket, ClientInput, ClientMachine, ClientOutput, Jitter, Rate, Seed, Timestamp,
+};
 
 mod answers;
 mod command;
@@ -28,7 +23,6 @@ mod conversation;
 mod event;
 mod handshake;
 mod link;
-mod pauses;
 mod receive;
 mod requests;
 mod seen;
@@ -40,15 +34,21 @@ mod toolwork;
 
 pub use command::{Ballot, Join, Since};
 pub use event::{
-    Answer, Cause, CommandError, ConversationEvent, ConversationKey, Ended, Event, Input, Joined, Outcome,
-    Output, RequestError, RequestKey, Retry, ToolRun,
+    Answer, CommandError, ConversationEvent, ConversationKey, Ended, Event, Fault, Joined, Outcome,
+    RequestError, RequestKey, ToolRun,
 };
 pub use tools::ToolOutcome;
 
 use conversation::Conversation;
 use link::Link;
-use pauses::Pauses;
 use requests::Requests;
+
+/// What can happen to a client.
+pub type Input = ClientInput;
+/// What a client wants done.
+pub type Output = ClientOutput<Event>;
+/// Why there is no connection.
+pub type Cause = switchboard_core::client::Cause<Fault>;
 
 /// What a client wants.
 #[derive(Clone, Debug)]
@@ -77,6 +77,8 @@ pub struct ClientConfig {
     pub ping_ms: u64,
     /// Silence of the transport after which it is dead, in milliseconds.
     pub dead_ms: u64,
+    /// Pauses between attempts to connect.
+    pub backoff: Backoff,
 }
 
 impl Default for ClientConfig {
@@ -94,6 +96,7 @@ impl Default for ClientConfig {
             handshake_ms: 10_000,
             ping_ms: 10_000,
             dead_ms: 60_000,
+            backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(30), Jitter::Above(25)),
         }
     }
 }
@@ -107,7 +110,7 @@ pub struct AliciaClient {
     seed: Seed,
     minted: u64,
     link: Link,
-    pauses: Pauses,
+    backoff: Backoff,
     /// The last stanza of this connection.
     stanza: i32,
     /// Keeps what is sent below what a server bears.
@@ -118,22 +121,61 @@ pub struct AliciaClient {
     keys: BTreeMap<Id, ConversationKey>,
     last_key: u64,
     requests: Requests,
-    heard_at: Timestamp,
-    pinged: bool,
+    liveness: Liveness,
     outputs: VecDeque<Output>,
+}
+
+impl ClientMachine for AliciaClient {
+    type Event = Event;
+    type Fault = Fault;
+
+    fn handle_input(&mut self, input: Input, now: Timestamp) {
+        match input {
+            Input::Connect => self.connect(),
+            Input::Opened => self.opened(now),
+            Input::Unreachable(why) if self.link == Link::Dialing => self.down(Cause::Unreachable(why), now),
+            Input::Refused(refusal) if self.link == Link::Dialing => self.down(Cause::Refused(refusal), now),
+            Input::Binary(packet) if self.link == Link::Up => {
+                self.heard(now);
+                self.receive(&packet, now);
+            }
+            // There are no envelopes in text.
+            Input::Text(_) | Input::Alive => self.heard(now),
+            Input::Closed(code) if matches!(self.link, Link::Dialing | Link::Up) => {
+                self.down(Cause::closed(code), now);
+            }
+            Input::Timeout => self.timeout(now),
+            Input::Leave => self.leave_all(now),
+            // About a transport that is not there.
+            Input::Unreachable(_) | Input::Refused(_) | Input::Binary(_) | Input::Closed(_) => {}
+        }
+        self.flush(now);
+    }
+
+    fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
+    }
+
+    fn link(event: &Event) -> Option<LinkChange<'_, Fault>> {
+        match event {
+            Event::Up => Some(LinkChange::Up),
+            Event::Down(down) => Some(LinkChange::Down(down)),
+            Event::Conversation(..) | Event::Settled(..) => None,
+        }
+    }
 }
 
 impl AliciaClient {
     /// A client without a connection. Its ids come from the seed.
     pub fn new(config: ClientConfig, seed: Seed) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = seed.derive("pauses", 0);
+        let backoff = config.backoff.clone().seeded(&seed);
         let reading = AliciaLimits { frame: config.limits.hard_cap, ..config.limits };
         Self {
             reading,
             seed,
             minted: 0,
             link: Link::Off,
-            pauses: Pauses::new(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+            backoff,
             stanza: 0,
             bucket: full_bucket(&config.limits),
             refilled_at: None,
@@ -141,34 +183,10 @@ impl AliciaClient {
             keys: BTreeMap::new(),
             last_key: 0,
             requests: Requests::default(),
-            heard_at: Timestamp::default(),
-            pinged: false,
+            liveness: Liveness::default(),
             outputs: VecDeque::new(),
             config,
         }
-    }
-
-    /// Takes one report of the transport; drain [`Self::poll_output`] afterwards.
-    pub fn handle_input(&mut self, input: Input, now: Timestamp) {
-        match input {
-            Input::Opened => self.opened(now),
-            Input::Failed(retry) => self.failed(retry, now),
-            Input::Message(packet) => {
-                if self.link == Link::Up {
-                    self.heard(now);
-                    self.receive(&packet.0, now);
-                }
-            }
-            Input::Alive => self.heard(now),
-            Input::Closed(code) => self.down(Cause::Closed(code.unwrap_or(ABNORMAL)), now),
-            Input::Timeout => self.timeout(now),
-        }
-        self.flush(now);
-    }
-
-    /// What to do next; [`Output::Idle`] once there is nothing.
-    pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
 
     /// Whether messages travel.
@@ -192,7 +210,7 @@ impl AliciaClient {
     fn send(&mut self, conversation: Option<Id>, body: Body) -> i32 {
         self.stanza = self.stanza.saturating_add(1);
         let envelope = Envelope::new(conversation, body).numbered(self.stanza);
-        self.output(Output::Send(Pii(encode(&envelope))));
+        self.output(Output::Binary(encode(&envelope)));
         self.stanza
     }
 
@@ -230,9 +248,6 @@ fn full_bucket(limits: &AliciaLimits) -> Bucket {
     Bucket::new(Rate::per_minute(per_minute.max(1), burst.max(1)))
 }
 
-fn millis(millis: u64) -> Duration {
+const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
-
-/// The transport broke off.
-const ABNORMAL: u16 = 1006;

@@ -1,5 +1,7 @@
 //! What the user asks for. A command that is refused changes nothing.
 
+use switchboard_core::Timestamp;
+
 use super::requests::{Origin, QueuedInterrupt, Request};
 use super::state::{Action, LinkEvent, RequestEvent};
 use super::{AspClient, Cause, CommandError, CreditMode, Link, Output, RequestState};
@@ -11,10 +13,10 @@ use crate::value::Value;
 
 impl AspClient {
     /// Connects, unless that is under way or done.
-    pub fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
         if let Some(next) = self.link.after(LinkEvent::Connect) {
             self.link = next;
-            self.output(Output::Connect);
+            self.output(Output::Dial);
         }
     }
 
@@ -22,7 +24,7 @@ impl AspClient {
     ///
     /// # Errors
     /// The client is off, or too many requests wait.
-    pub fn invoke(&mut self, invoke: Invoke, now: u64) -> Result<u16, CommandError> {
+    pub fn invoke(&mut self, invoke: Invoke, now: Timestamp) -> Result<u16, CommandError> {
         self.check_on()?;
         if self.requests.queued() >= self.config.max_queued {
             return Err(CommandError::QueueFull { limit: self.config.max_queued });
@@ -78,7 +80,7 @@ impl AspClient {
         id: u16,
         call_id: &str,
         result: Result<Option<Value>, CallFailure>,
-        now: u64,
+        now: Timestamp,
     ) -> Result<u16, CommandError> {
         self.check_on()?;
         let open = self.requests.get_mut(id).is_some_and(|request| request.calls.remove(call_id));
@@ -101,7 +103,7 @@ impl AspClient {
     ///
     /// # Errors
     /// The question is not open, or the client is off.
-    pub fn answer_ask(&mut self, ask_id: &str, answer: Answer, now: u64) -> Result<u16, CommandError> {
+    pub fn answer_ask(&mut self, ask_id: &str, answer: Answer, now: Timestamp) -> Result<u16, CommandError> {
         self.check_on()?;
         let parent = self.requests.asker(ask_id).ok_or(CommandError::NotOpen)?;
         if let Some(request) = self.requests.get_mut(parent) {
@@ -120,7 +122,7 @@ impl AspClient {
     ///
     /// # Errors
     /// As for [`Self::invoke`].
-    pub fn list_tools(&mut self, now: u64) -> Result<u16, CommandError> {
+    pub fn list_tools(&mut self, now: Timestamp) -> Result<u16, CommandError> {
         self.invoke(Invoke::new(InvokeBody::List), now)
     }
 
@@ -156,17 +158,22 @@ impl AspClient {
     }
 
     /// Leaves for good: the server cancels everything and keeps nothing.
-    pub fn bye(&mut self, now: u64) {
+    pub(super) fn leave(&mut self, now: Timestamp) {
         if self.accepted {
             self.send_hello(&Hello::new(HelloOp::Bye));
         }
         if matches!(self.link, Link::Dialing | Link::Greeting | Link::Up) {
-            self.output(Output::Close(Close::Normal));
+            self.hang_up(Close::Normal);
         }
         self.down(Cause::Left, now);
     }
 
-    pub(super) fn open(&mut self, invoke: Invoke, origin: Origin, now: u64) -> Result<u16, CommandError> {
+    pub(super) fn open(
+        &mut self,
+        invoke: Invoke,
+        origin: Origin,
+        now: Timestamp,
+    ) -> Result<u16, CommandError> {
         let id = self.requests.add(invoke, origin).ok_or(CommandError::NoFreeId)?;
         self.settle(now);
         Ok(id)

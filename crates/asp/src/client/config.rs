@@ -1,5 +1,9 @@
 //! What a client wants, and what was agreed.
 
+use std::time::Duration;
+
+use switchboard_core::{Backoff, Jitter};
+
 use crate::codec::{MAX_MESSAGE, MAX_PAYLOAD, MAX_PAYLOAD_BARE};
 use crate::message::{ClientInfo, Enc, Features, ServerHello, ToolDef};
 
@@ -24,10 +28,8 @@ pub struct ClientConfig {
     pub max_queued: usize,
     /// How long to wait for the accept before the connection stays bare.
     pub accept_timeout_ms: u64,
-    /// First pause between attempts to connect.
-    pub backoff_first_ms: u64,
-    /// Longest pause between attempts to connect, before jitter.
-    pub backoff_most_ms: u64,
+    /// Pauses between attempts to connect.
+    pub backoff: Backoff,
 }
 
 impl Default for ClientConfig {
@@ -42,8 +44,7 @@ impl Default for ClientConfig {
             credit: CreditMode::Automatic,
             max_queued: 256,
             accept_timeout_ms: 10_000,
-            backoff_first_ms: 500,
-            backoff_most_ms: 30_000,
+            backoff: Backoff::new(Duration::from_millis(500), Duration::from_secs(30), Jitter::Around(50)),
         }
     }
 }
@@ -66,7 +67,7 @@ pub(super) struct Agreed {
     pub(super) max_message: usize,
     pub(super) max_inflight: usize,
     pub(super) window: u64,
-    pub(super) heartbeat_ms: u64,
+    pub(super) heartbeat: Duration,
 }
 
 impl Agreed {
@@ -79,7 +80,7 @@ impl Agreed {
             max_message: MAX_MESSAGE as usize,
             max_inflight: MAX_INFLIGHT_BARE,
             window: u64::from(WINDOW),
-            heartbeat_ms: HEARTBEAT_MS,
+            heartbeat: HEARTBEAT,
         }
     }
 
@@ -96,7 +97,7 @@ impl Agreed {
             max_message: size(limits.max_message, MAX_MESSAGE),
             max_inflight: size(limits.max_inflight, MAX_INFLIGHT).max(1),
             window: u64::from(limits.window.unwrap_or(WINDOW).min(offered_window(config))),
-            heartbeat_ms: hello.heartbeat_s.map_or(HEARTBEAT_MS, |s| u64::from(s.clamp(5, 300)) * 1000),
+            heartbeat: hello.heartbeat_s.map_or(HEARTBEAT, |s| Duration::from_secs(s.clamp(5, 300).into())),
         }
     }
 }
@@ -111,4 +112,4 @@ const WINDOW_LEAST: u32 = 16 << 10;
 const WINDOW_MOST: u32 = 16 << 20;
 const MAX_INFLIGHT: u32 = 64;
 const MAX_INFLIGHT_BARE: usize = 16;
-const HEARTBEAT_MS: u64 = 30_000;
+const HEARTBEAT: Duration = Duration::from_secs(30);

@@ -1,72 +1,11 @@
 //! What goes into an [`AspClient`](super::AspClient) and what comes out.
 
-use bytes::Bytes;
+use std::time::Duration;
+
+use switchboard_core::client::{self, Down, LinkChange};
 
 use crate::error::{Close, Code, FrameError};
 use crate::message::{End, ErrorBody, Features, Finish, Record};
-
-/// What the transport reports. Reports of a transport that was closed by [`Output::Close`] must not be given.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// 101 with `asp-v1` selected.
-    Opened,
-    /// The upgrade was refused.
-    Refused(Refused),
-    /// The upgrade failed in the network: no address, no route, no TLS, no answer.
-    Unreachable,
-    /// A binary message.
-    Binary(Bytes),
-    /// A text message.
-    Text,
-    /// A WebSocket ping or pong: a sign of life.
-    Alive,
-    /// The transport is gone, with the code of its close frame if there was one.
-    Closed(Option<u16>),
-    /// The wake time has come.
-    Timeout,
-}
-
-/// An HTTP answer to the upgrade other than 101.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Refused {
-    /// HTTP status.
-    pub status: u16,
-    /// The header `Retry-After`.
-    pub retry_after_ms: Option<u64>,
-    /// The body, if it could be read.
-    pub error: Option<ErrorBody>,
-}
-
-impl Refused {
-    /// Whether the same upgrade may succeed later: 408, 429 and every 5xx.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self.status, 408 | 429 | 500..=599)
-    }
-
-    fn retry_after_ms(&self) -> Option<u64> {
-        self.retry_after_ms.or_else(|| self.error.as_ref().and_then(|error| error.retry_ms))
-    }
-}
-
-/// What is to be done, in this order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Open a transport: the upgrade of §2.1 with a credential.
-    Connect,
-    /// Send one binary message.
-    Send(Bytes),
-    /// Send a WebSocket ping.
-    Ping,
-    /// Close the transport and forget it; an upgrade under way is given up.
-    Close(Close),
-    /// Tell the user.
-    Event(Event),
-    /// Nothing more to do until the next input, at the latest at this time.
-    Idle {
-        /// When to give [`Input::Timeout`].
-        wake: Option<u64>,
-    },
-}
 
 /// What the user is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,22 +65,32 @@ pub enum Event {
         /// Why.
         reason: Option<String>,
         /// When the client will come back.
-        retry_ms: u64,
+        retry_in: Duration,
     },
     /// An error that concerns the connection.
     Error(ErrorBody),
-    /// Not connected any more; the client will try again.
-    Disconnected {
-        /// Why.
-        cause: Cause,
-        /// When it will.
-        retry_at: u64,
-    },
-    /// Not connected any more, and it stays so until the user connects again.
-    Off {
-        /// Why.
-        cause: Cause,
-    },
+    /// Not connected any more.
+    Down(Down<Fault>),
+}
+
+impl Event {
+    /// What the event says of the connection.
+    pub(super) const fn link(&self) -> Option<LinkChange<'_, Fault>> {
+        match self {
+            Self::Accepted { .. } | Self::Bare => Some(LinkChange::Up),
+            Self::Down(down) => Some(LinkChange::Down(down)),
+            Self::Record { .. }
+            | Self::Restarted { .. }
+            | Self::Ended { .. }
+            | Self::Push(_)
+            | Self::ToolsChanged
+            | Self::AuthExpiring(_)
+            | Self::Authenticated { .. }
+            | Self::Pong { .. }
+            | Self::GoAway { .. }
+            | Self::Error(_) => None,
+        }
+    }
 }
 
 /// How a request ended.
@@ -189,46 +138,34 @@ pub enum Loss {
     Left,
 }
 
-/// Why the connection is gone.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cause {
-    /// The upgrade was refused.
-    Refused(Refused),
-    /// The upgrade failed in the network.
-    Unreachable,
-    /// The transport was closed or lost; 1006 without a close frame.
-    Closed(u16),
-    /// Nothing came for too long.
-    Silent,
+/// What ends a connection of ASP, beyond what every protocol knows.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Fault {
     /// The server said that it leaves, and this client went first.
+    #[error("the server asked to come back")]
     Moved,
     /// The server sent what cannot be understood.
+    #[error("the server broke the protocol: {0}")]
     Violation(Violation),
-    /// The user left.
-    Left,
 }
 
-impl Cause {
-    /// Whether to come back.
-    pub fn is_temporary(&self) -> bool {
-        match self {
-            Self::Refused(refused) => refused.is_temporary(),
-            Self::Unreachable | Self::Silent | Self::Moved => true,
-            Self::Closed(code) => Close::from_number(*code).is_some_and(Close::resumable),
-            Self::Violation(_) | Self::Left => false,
-        }
+impl client::Fault for Fault {
+    const PROTOCOL: &'static str = "ASP";
+    const WORDS_AT: &'static str = "/error/msg";
+    const CODE_AT: &'static str = "/error/name";
+
+    fn is_temporary_close(code: u16) -> bool {
+        Close::from_number(code).is_some_and(Close::resumable)
     }
 
-    /// When the server wants to be asked again.
-    pub(super) fn retry_after_ms(&self) -> Option<u64> {
+    fn is_temporary(&self) -> bool {
+        *self == Self::Moved
+    }
+
+    fn advice(&self) -> &'static str {
         match self {
-            Self::Refused(refused) => refused.retry_after_ms(),
-            Self::Unreachable
-            | Self::Closed(_)
-            | Self::Silent
-            | Self::Moved
-            | Self::Violation(_)
-            | Self::Left => None,
+            Self::Moved => "wait, then try again",
+            Self::Violation(_) => "look into the server's log",
         }
     }
 }

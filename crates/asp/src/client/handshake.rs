@@ -1,19 +1,22 @@
 //! From 101 to a connection that serves, and what becomes of the requests of the one before (§5, §13.2).
 
+use std::time::Duration;
+
+use switchboard_core::Timestamp;
+
 use super::config::{Agreed, offered_window};
 use super::state::{LinkEvent, RequestEvent};
-use super::{AspClient, Cause, Event, Link, Loss, Output, RequestState, Violation};
+use super::{AspClient, Cause, Event, Link, Loss, RequestState, Violation};
 use crate::error::Close;
 use crate::message::{ClientLimits, Feature, Features, Hello, HelloOp, ResumeRequest, Secret, ServerHello};
 
 impl AspClient {
-    pub(super) fn opened(&mut self, now: u64) {
+    pub(super) fn opened(&mut self, now: Timestamp) {
         let bare = self.config.features == Features::BARE;
         let event = if bare { LinkEvent::OpenedBare } else { LinkEvent::OpenedGreeting };
         let Some(next) = self.link.after(event) else { return };
         self.link = next;
-        self.pinged = false;
-        self.heard(now);
+        self.liveness.heard(now);
         if bare {
             self.up_bare();
             return;
@@ -21,7 +24,7 @@ impl AspClient {
         if self.resume_until.is_some_and(|until| until <= now) {
             self.expire();
         }
-        self.accept_by = Some(now.saturating_add(self.config.accept_timeout_ms));
+        self.accept_by = Some(now.after(Duration::from_millis(self.config.accept_timeout_ms)));
         let resume = self.grant.as_ref().map(|grant| ResumeRequest {
             cid: grant.cid.clone(),
             token: grant.token.clone(),
@@ -55,7 +58,7 @@ impl AspClient {
     }
 
     /// HELLO accept.
-    pub(super) fn accept(&mut self, hello: ServerHello, now: u64) {
+    pub(super) fn accept(&mut self, hello: ServerHello, now: Timestamp) {
         if let Some(version) = hello.ver.filter(|version| *version != 1) {
             self.violate(Violation::Version(version), now);
             return;
@@ -66,7 +69,7 @@ impl AspClient {
             // Too late, but the server means it from here on; what it resumed was given up, though.
             Link::Up if !self.accepted && self.config.features != Features::BARE => {
                 if resumed {
-                    self.output(Output::Close(Close::GoingAway));
+                    self.hang_up(Close::GoingAway);
                     self.down(Cause::Silent, now);
                     return;
                 }
@@ -84,7 +87,7 @@ impl AspClient {
             (Some(grant), Some(cid)) if self.agreed.features.has(Feature::Resume) => Some(Grant {
                 cid: cid.clone(),
                 token: grant.token,
-                window_ms: u64::from(grant.window_s).saturating_mul(1000),
+                window: Duration::from_secs(grant.window_s.into()),
             }),
             (Some(_) | None, _) => None,
         };
@@ -147,7 +150,7 @@ impl AspClient {
 pub(super) struct Grant {
     pub(super) cid: String,
     pub(super) token: Secret,
-    pub(super) window_ms: u64,
+    pub(super) window: Duration,
 }
 
 /// Whether the HELLO of this transport asked to resume.

@@ -1,22 +1,16 @@
-//! The client half of ASP, sans-IO: §17.3 and §17.4 as a state machine without sockets, clock or randomness.
-//!
-//! ```text
-//! transport ─ Input ─▶ handle_input ─┐                 ┌─▶ Output::Send, Ping, Close, Connect ─▶ transport
-//!                                    ├─▶ AspClient ────┤
-//! user ──── commands (invoke, …) ────┘   poll_output   └─▶ Output::Event ─▶ user
-//! ```
-//!
-//! After every input and every command, call [`AspClient::poll_output`] until it answers [`Output::Idle`],
-//! which says when to give [`Input::Timeout`]. Times are milliseconds of any clock that does not go back.
+//! The client half of ASP: [`AspClient`] is the [`ClientMachine`] of the protocol, the state machines of a connection
+//! and of its requests without sockets, clock or randomness.
 //!
 //! A request keeps its id from [`AspClient::invoke`] to [`Event::Ended`], across lost connections and when it is
 //! invoked again; exactly one `Ended` comes for each.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
+use switchboard_core::client::{Down, LinkChange, Liveness, Pulse};
+use switchboard_core::{Backoff, ClientInput, ClientMachine, ClientOutput, Seed, Timestamp};
 
-use self::backoff::Backoff;
 use self::config::Agreed;
 use self::handshake::{Grant, Resuming};
 use self::requests::Requests;
@@ -26,7 +20,6 @@ use crate::codec::{Assembler, AssemblerLimits};
 use crate::error::Close;
 use crate::message::{Features, Finish, ToolDef};
 
-mod backoff;
 mod command;
 mod config;
 mod event;
@@ -39,8 +32,15 @@ mod tools;
 
 pub use command::Answer;
 pub use config::{ClientConfig, CreditMode};
-pub use event::{Cause, CommandError, Ending, Event, Input, Loss, Output, Refused, Violation};
+pub use event::{CommandError, Ending, Event, Fault, Loss, Violation};
 pub use state::{Link, RequestState};
+
+/// What can happen to a client.
+pub type Input = ClientInput;
+/// What a client wants done.
+pub type Output = ClientOutput<Event>;
+/// Why there is no connection.
+pub type Cause = switchboard_core::client::Cause<Fault>;
 
 /// One client: at most one transport at a time, any number of them one after another.
 #[derive(Debug)]
@@ -55,22 +55,63 @@ pub struct AspClient {
     /// Whether the HELLO of this transport asked to resume, and whether that was refused.
     resuming: Resuming,
     /// Until when the server keeps what this client left behind.
-    resume_until: Option<u64>,
+    resume_until: Option<Timestamp>,
     leaving: Option<Leaving>,
     requests: Requests,
     tools: Tools,
     assembler: Assembler,
     backoff: Backoff,
-    accept_by: Option<u64>,
-    retry_at: Option<u64>,
-    heard_at: u64,
-    pinged: bool,
+    accept_by: Option<Timestamp>,
+    retry_at: Option<Timestamp>,
+    liveness: Liveness,
     outputs: VecDeque<Output>,
+}
+
+impl ClientMachine for AspClient {
+    type Event = Event;
+    type Fault = Fault;
+
+    fn handle_input(&mut self, input: Input, now: Timestamp) {
+        let dialing = self.link == Link::Dialing;
+        match input {
+            Input::Connect => self.connect(),
+            Input::Opened => self.opened(now),
+            Input::Refused(refusal) if dialing => self.down(Cause::Refused(refusal), now),
+            Input::Unreachable(why) if dialing => self.down(Cause::Unreachable(why), now),
+            Input::Closed(_) if dialing => {
+                self.down(Cause::Unreachable("the connection broke off".into()), now)
+            }
+            Input::Closed(code) if self.link.is_open() => self.down(Cause::closed(code), now),
+            Input::Binary(message) if self.link.is_open() => {
+                self.liveness.heard(now);
+                self.receive(message, now);
+            }
+            Input::Text(_) if self.link.is_open() => self.violate(Violation::Text, now),
+            Input::Alive => self.liveness.heard(now),
+            Input::Timeout => self.timeout(now),
+            Input::Leave => self.leave(now),
+            // About a transport that is not there.
+            Input::Refused(_)
+            | Input::Unreachable(_)
+            | Input::Closed(_)
+            | Input::Binary(_)
+            | Input::Text(_) => {}
+        }
+        self.settle(now);
+    }
+
+    fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
+    }
+
+    fn link(event: &Event) -> Option<LinkChange<'_, Fault>> {
+        event.link()
+    }
 }
 
 impl AspClient {
     /// A client that is off. The seed spreads its attempts to connect.
-    pub fn new(config: ClientConfig, seed: u64) -> Self {
+    pub fn new(config: ClientConfig, seed: &Seed) -> Self {
         let limits =
             AssemblerLimits { max_payload: config.max_payload as usize, ..AssemblerLimits::default() };
         Self {
@@ -85,58 +126,13 @@ impl AspClient {
             requests: Requests::default(),
             tools: Tools::default(),
             assembler: Assembler::new(limits),
-            backoff: Backoff::new(config.backoff_first_ms, config.backoff_most_ms, seed),
+            backoff: config.backoff.clone().seeded(seed),
             accept_by: None,
             retry_at: None,
-            heard_at: 0,
-            pinged: false,
+            liveness: Liveness::default(),
             outputs: VecDeque::new(),
             config,
         }
-    }
-
-    /// Takes one report of the transport; drain [`Self::poll_output`] afterwards.
-    pub fn handle_input(&mut self, input: Input, now: u64) {
-        let open = self.link.is_open();
-        match input {
-            Input::Opened => self.opened(now),
-            Input::Refused(refused) => {
-                if self.link == Link::Dialing {
-                    self.down(Cause::Refused(refused), now);
-                }
-            }
-            Input::Unreachable => {
-                if self.link == Link::Dialing {
-                    self.down(Cause::Unreachable, now);
-                }
-            }
-            Input::Binary(message) => {
-                if open {
-                    self.heard(now);
-                    self.receive(message, now);
-                }
-            }
-            Input::Text => {
-                if open {
-                    self.violate(Violation::Text, now);
-                }
-            }
-            Input::Alive => self.heard(now),
-            Input::Closed(code) => match self.link {
-                Link::Dialing => self.down(Cause::Unreachable, now),
-                Link::Greeting | Link::Up => {
-                    self.down(Cause::Closed(code.unwrap_or_else(|| Close::Abnormal.number())), now);
-                }
-                Link::Off | Link::Waiting => {}
-            },
-            Input::Timeout => self.timeout(now),
-        }
-        self.settle(now);
-    }
-
-    /// What to do next; [`Output::Idle`] once there is nothing.
-    pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
 
     /// Where the connection is.
@@ -165,7 +161,7 @@ impl AspClient {
     }
 
     /// The transport is gone, or was never there.
-    fn down(&mut self, cause: Cause, now: u64) {
+    fn down(&mut self, cause: Cause, now: Timestamp) {
         let temporary = cause.is_temporary();
         let event = if temporary { LinkEvent::LostForNow } else { LinkEvent::LostForGood };
         let Some(next) = self.link.after(event) else { return };
@@ -177,18 +173,17 @@ impl AspClient {
         self.assembler.abort_all();
         let leaving = self.leaving.take();
         if temporary {
-            let pause = match leaving {
-                Some(leaving) if leaving.reconnect_at > now => leaving.reconnect_at - now,
-                Some(_) if cause == Cause::Moved => 0,
-                Some(_) | None => cause.retry_after_ms().unwrap_or_else(|| self.backoff.pause_ms()),
+            let retry_at = match leaving {
+                Some(leaving) if leaving.reconnect_at > now => leaving.reconnect_at,
+                Some(_) if cause == Cause::Protocol(Fault::Moved) => now,
+                Some(_) | None => now.after(cause.retry_after().unwrap_or_else(|| self.backoff.pause())),
             };
-            let retry_at = now.saturating_add(pause);
             self.retry_at = Some(retry_at);
-            self.event(Event::Disconnected { cause, retry_at });
+            self.event(Event::Down(Down { cause, retry_at: self.retry_at }));
             let step = match &self.grant {
                 Some(grant) => {
-                    let window_ms = grant.window_ms;
-                    self.resume_until.get_or_insert_with(|| now.saturating_add(window_ms));
+                    let until = now.after(grant.window);
+                    self.resume_until.get_or_insert(until);
                     RequestEvent::CutResumable
                 }
                 None => RequestEvent::CutForGood,
@@ -200,7 +195,7 @@ impl AspClient {
             let loss = if cause == Cause::Left { Loss::Left } else { Loss::Closed };
             (self.grant, self.resume_until, self.retry_at) = (None, None, None);
             self.backoff.reset();
-            self.event(Event::Off { cause });
+            self.event(Event::Down(Down { cause, retry_at: None }));
             for id in self.requests.ids() {
                 self.lose(id, RequestEvent::CutForGood, loss);
             }
@@ -225,7 +220,7 @@ impl AspClient {
                     && (parent_open || !request.is_answer());
                 if repeat {
                     request.rerun = request.next_n > 0;
-                    request.resend_at(0);
+                    request.resend_at(Timestamp::default());
                 } else {
                     self.finish(id, Ending::Lost(loss));
                 }
@@ -243,18 +238,13 @@ impl AspClient {
         self.finish(id, Ending::finish(Finish::Interrupted));
     }
 
-    fn violate(&mut self, violation: Violation, now: u64) {
-        self.output(Output::Close(violation.close()));
-        self.down(Cause::Violation(violation), now);
+    fn violate(&mut self, violation: Violation, now: Timestamp) {
+        self.hang_up(violation.close());
+        self.down(Fault::Violation(violation).into(), now);
     }
 
-    fn heard(&mut self, now: u64) {
-        self.heard_at = now;
-        self.pinged = false;
-    }
-
-    fn timeout(&mut self, now: u64) {
-        let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+    fn timeout(&mut self, now: Timestamp) {
+        let due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         match self.link {
             Link::Off | Link::Up => {}
             Link::Dialing => {
@@ -271,7 +261,7 @@ impl AspClient {
                 {
                     self.link = dialing;
                     self.retry_at = None;
-                    self.output(Output::Connect);
+                    self.output(Output::Dial);
                 }
             }
             Link::Greeting => {
@@ -288,42 +278,41 @@ impl AspClient {
         if !self.link.is_open() {
             return;
         }
-        let silent = now.saturating_sub(self.heard_at);
-        if silent >= self.dead_ms() {
-            self.output(Output::Close(Close::Dead));
-            self.down(Cause::Silent, now);
-            return;
+        let (ping, dead) = self.patience();
+        match self.liveness.check(ping, dead, now) {
+            Pulse::Alive => {}
+            Pulse::Ping => self.output(Output::Ping),
+            Pulse::Dead => {
+                self.hang_up(Close::Dead);
+                return self.down(Cause::Silent, now);
+            }
         }
-        if silent >= self.agreed.heartbeat_ms && !self.pinged {
-            self.pinged = true;
-            self.output(Output::Ping);
-        }
-        for (id, error) in self.assembler.expire(now) {
+        for (id, error) in self.assembler.expire(now.as_millis()) {
             self.give_up(id, error.code(), &error.to_string());
         }
     }
 
     /// What follows from where everything is now.
-    fn settle(&mut self, now: u64) {
+    fn settle(&mut self, now: Timestamp) {
         if self.link != Link::Up {
             return;
         }
         match self.leaving {
             Some(leaving) => {
                 if now >= leaving.reconnect_at && (self.requests.is_idle() || now >= leaving.give_up_at) {
-                    self.output(Output::Close(Close::GoingAway));
-                    self.down(Cause::Moved, now);
+                    self.hang_up(Close::GoingAway);
+                    self.down(Fault::Moved.into(), now);
                 }
             }
             None => self.send_waiting(now),
         }
     }
 
-    fn wake(&self) -> Option<u64> {
+    fn wake(&self) -> Option<Timestamp> {
         let alive = || {
-            let patience = if self.pinged { self.dead_ms() } else { self.agreed.heartbeat_ms };
-            let alive = Some(self.heard_at.saturating_add(patience));
-            [alive, self.assembler.next_deadline()].into_iter().flatten().min()
+            let (ping, dead) = self.patience();
+            let fragments = self.assembler.next_deadline().map(Timestamp::from_millis);
+            [Some(self.liveness.wake(ping, dead)), fragments].into_iter().flatten().min()
         };
         match self.link {
             Link::Off => None,
@@ -343,14 +332,16 @@ impl AspClient {
 
     /// When a server that has not answered counts as bare. One that has let this client in before knows better:
     /// it is only slow, and has what is to be resumed.
-    fn bare_at(&self) -> Option<u64> {
+    fn bare_at(&self) -> Option<Timestamp> {
         let resumable = self.resume_until.filter(|_| self.grant.is_some());
         self.accept_by.map(|by| resumable.map_or(by, |until| by.max(until)))
     }
 
-    /// Silence after which the server is dead: 75 s for a heartbeat of 30 s.
-    fn dead_ms(&self) -> u64 {
-        self.agreed.heartbeat_ms.saturating_mul(5) / 2
+    /// Silence after which the server is tried, and silence after which it is dead: 30 s and 75 s, if it does not
+    /// want it otherwise.
+    fn patience(&self) -> (Duration, Duration) {
+        let ping = self.agreed.heartbeat;
+        (ping, ping.saturating_mul(5) / 2)
     }
 
     fn finish(&mut self, id: u16, ending: Ending) {
@@ -374,16 +365,20 @@ impl AspClient {
     }
 
     fn send_message(&mut self, message: Bytes) {
-        self.output(Output::Send(message));
+        self.output(Output::Binary(message));
+    }
+
+    fn hang_up(&mut self, code: Close) {
+        self.output(Output::Close(code.number()));
     }
 }
 
 /// The server has said goaway.
 #[derive(Debug, Clone, Copy)]
 struct Leaving {
-    reconnect_at: u64,
-    give_up_at: u64,
+    reconnect_at: Timestamp,
+    give_up_at: Timestamp,
 }
 
 /// How long a leaving server lets requests finish, and then some.
-const DRAIN_MS: u64 = 35_000;
+const DRAIN: Duration = Duration::from_secs(35);

@@ -2,12 +2,15 @@
 //!
 //! Whatever this version does not know is ignored (ASP-017): opcodes, records, members, HELLO ops.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use switchboard_core::Timestamp;
 
 use super::requests::Origin;
 use super::state::{Action, LinkEvent, RequestEvent};
 use super::tools::Applied;
-use super::{AspClient, CreditMode, DRAIN_MS, Ending, Event, Leaving, Link};
+use super::{AspClient, CreditMode, DRAIN, Ending, Event, Leaving, Link};
 use crate::codec::{
     Assembled, Assembly, Frame, FrameReader, Incoming, Payload, ReaderOptions, decode_payload, open_payload,
 };
@@ -20,7 +23,7 @@ use crate::value::Value;
 
 impl AspClient {
     /// One WebSocket message: its frames in order (ASP-010).
-    pub(super) fn receive(&mut self, message: Bytes, now: u64) {
+    pub(super) fn receive(&mut self, message: Bytes, now: Timestamp) {
         let mut reader = FrameReader::new(message, ReaderOptions::default());
         while self.link.is_open() {
             match reader.next_frame(self.config.max_payload) {
@@ -35,7 +38,7 @@ impl AspClient {
         }
     }
 
-    fn receive_frame(&mut self, frame: Frame, now: u64) {
+    fn receive_frame(&mut self, frame: Frame, now: Timestamp) {
         let Frame { opcode, id, .. } = frame;
         let features = self.agreed.features;
         if !opcode.travels(Direction::ToClient) || !opcode.carries(id, features) {
@@ -46,13 +49,13 @@ impl AspClient {
             Err(error) => {
                 // With END no tail can follow, whatever MORE says.
                 let tail = if frame.flags.has(Flags::END) { Flags::NONE } else { frame.flags };
-                self.assembler.refuse(opcode, id, tail, now);
+                self.assembler.refuse(opcode, id, tail, now.as_millis());
                 self.give_up(id, Code::BadFlags, &error.to_string());
                 return;
             }
         };
         let cost = if opcode == Opcode::Stream { frame.payload.len() } else { 0 };
-        match self.assembler.push(frame, flags, now) {
+        match self.assembler.push(frame, flags, now.as_millis()) {
             Ok(Assembly::Whole(message)) => self.receive_message(&message, cost, now),
             Ok(Assembly::Partial { .. }) => self.return_partial(id, cost as u64),
             Ok(Assembly::Discarded) => self.return_credit(id, cost as u64),
@@ -60,7 +63,7 @@ impl AspClient {
         }
     }
 
-    fn receive_message(&mut self, message: &Assembled, cost: usize, now: u64) {
+    fn receive_message(&mut self, message: &Assembled, cost: usize, now: Timestamp) {
         let id = message.id;
         let opened = open_payload(message, self.agreed.features, self.config.max_payload as usize);
         let decoded = opened.and_then(|payload| ServerMessage::from_payload(message.opcode, payload));
@@ -78,7 +81,7 @@ impl AspClient {
         }
     }
 
-    fn receive_hello(&mut self, hello: ServerHello, now: u64) {
+    fn receive_hello(&mut self, hello: ServerHello, now: Timestamp) {
         match hello.op {
             ServerHelloOp::Greet => {
                 if self.link.after(LinkEvent::Greet).is_some() {
@@ -92,10 +95,10 @@ impl AspClient {
                 if self.link.after(LinkEvent::GoAway).is_none() || self.leaving.is_some() {
                     return;
                 }
-                let retry_ms = hello.retry_ms.unwrap_or_else(|| self.backoff.pause_ms());
-                let reconnect_at = now.saturating_add(retry_ms);
-                self.leaving = Some(Leaving { reconnect_at, give_up_at: now.saturating_add(DRAIN_MS) });
-                self.event(Event::GoAway { reason: hello.reason, retry_ms });
+                let retry_in = hello.retry_ms.map_or_else(|| self.backoff.pause(), Duration::from_millis);
+                let reconnect_at = now.after(retry_in);
+                self.leaving = Some(Leaving { reconnect_at, give_up_at: now.after(DRAIN) });
+                self.event(Event::GoAway { reason: hello.reason, retry_in });
             }
         }
     }
@@ -209,7 +212,7 @@ impl AspClient {
         }
     }
 
-    fn receive_error(&mut self, id: u16, error: ErrorBody, now: u64) {
+    fn receive_error(&mut self, id: u16, error: ErrorBody, now: Timestamp) {
         if id == 0 {
             match error.known() {
                 Some(Code::AuthExpiring) => self.event(Event::AuthExpiring(error)),
@@ -228,14 +231,14 @@ impl AspClient {
         // An answer must arrive, whatever the rate of INVOKEs is.
         let again = request.is_answer() && error.retry && request.attempts < ANSWER_ATTEMPTS;
         if (crossed || again) && request.state == super::RequestState::Active && request.invoke.is_some() {
-            let pause = error.retry_ms.unwrap_or(ANSWER_PAUSE_MS);
-            request.resend_at(if crossed { 0 } else { now.saturating_add(pause) });
+            let pause = error.retry_ms.map_or(ANSWER_PAUSE, Duration::from_millis);
+            request.resend_at(if crossed { Timestamp::default() } else { now.after(pause) });
             return;
         }
         self.terminal(id, Ending::Error(error));
     }
 
-    fn receive_tools(&mut self, frame: ToolDefFrame, now: u64) {
+    fn receive_tools(&mut self, frame: ToolDefFrame, now: Timestamp) {
         match self.tools.apply(frame) {
             Applied::Stale => return,
             Applied::Changed => {}
@@ -273,10 +276,10 @@ impl AspClient {
         }
     }
 
-    fn refuse_oversized(&mut self, nibble: u8, flags: Flags, id: u16, now: u64) {
+    fn refuse_oversized(&mut self, nibble: u8, flags: Flags, id: u16, now: Timestamp) {
         let Some(opcode) = Opcode::from_nibble(nibble) else { return };
         let flags = flags.agreed(self.agreed.features).unwrap_or(Flags::NONE);
-        self.assembler.refuse(opcode, id, flags, now);
+        self.assembler.refuse(opcode, id, flags, now.as_millis());
         let msg = "the server sent more than this client accepts";
         match opcode {
             Opcode::Stream if flags.has(Flags::END) => {
@@ -313,4 +316,4 @@ fn delta(bytes: Bytes) -> RecordBody {
 
 /// How often an answer is sent before its refusal is final.
 const ANSWER_ATTEMPTS: u32 = 6;
-const ANSWER_PAUSE_MS: u64 = 500;
+const ANSWER_PAUSE: Duration = Duration::from_millis(500);

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use switchboard_core::Timestamp;
+
 use super::state::{RequestEvent, RequestState};
 use crate::message::{ErrorBody, Finish, Invoke, Kind};
 
@@ -125,7 +127,7 @@ impl Request {
             kind: invoke.body.kind(),
             origin,
             order,
-            sending: Sending::Due(0),
+            sending: Sending::Due(Timestamp::default()),
             invoke: Some(Box::new(invoke)),
             next_n: 0,
             rerun: false,
@@ -169,7 +171,7 @@ impl Request {
     }
 
     /// Puts it back among the unsent.
-    pub(super) fn resend_at(&mut self, at: u64) {
+    pub(super) fn resend_at(&mut self, at: Timestamp) {
         self.state = RequestState::Active;
         self.sending = Sending::Due(at);
         (self.consumed, self.partial) = (0, 0);
@@ -188,7 +190,7 @@ impl Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
     /// Not before this time.
-    Due(u64),
+    Due(Timestamp),
     /// It is.
     Sent,
 }

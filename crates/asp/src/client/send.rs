@@ -1,6 +1,7 @@
 //! Frames that the client sends.
 
 use bytes::{Bytes, BytesMut};
+use switchboard_core::Timestamp;
 
 use super::requests::Sending;
 use super::{AspClient, Ending};
@@ -14,7 +15,7 @@ use crate::value::Map;
 
 impl AspClient {
     /// Sends what waits, as far as there are places at the server.
-    pub(super) fn send_waiting(&mut self, now: u64) {
+    pub(super) fn send_waiting(&mut self, now: Timestamp) {
         if self.requests.queued() == 0 {
             return;
         }
@@ -33,9 +34,9 @@ impl AspClient {
     }
 
     /// When a deferred request is due.
-    pub(super) fn next_due(&self) -> Option<u64> {
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         let due = self.requests.iter().filter_map(|(_, request)| match request.sending {
-            Sending::Due(at) if at > 0 => Some(at),
+            Sending::Due(at) if at > Timestamp::default() => Some(at),
             Sending::Due(_) | Sending::Sent => None,
         });
         due.min()

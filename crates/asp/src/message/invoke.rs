@@ -53,6 +53,48 @@ impl Invoke {
         Self::new(InvokeBody::Chat(Input::Text(text.into())))
     }
 
+    /// In this conversation.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<String>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// By this agent instead of the connection's.
+    #[must_use]
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = Some(agent.into());
+        self
+    }
+
+    /// Executed once, however often it is sent with this key.
+    #[must_use]
+    pub fn idem(mut self, key: impl Into<String>) -> Self {
+        self.idem = Some(key.into());
+        self
+    }
+
+    /// With this much time from receipt, in milliseconds.
+    #[must_use]
+    pub const fn deadline_ms(mut self, millis: u32) -> Self {
+        self.deadline_ms = millis;
+        self
+    }
+
+    /// With only these record types, besides those that are always sent.
+    #[must_use]
+    pub fn want<T: Into<String>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
+        self.want = Some(types.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Beside other requests of the same conversation, rather than behind them.
+    #[must_use]
+    pub const fn parallel(mut self) -> Self {
+        self.serial = false;
+        self
+    }
+
     /// Reads a payload: bare text and lists are the input of a chat.
     pub fn from_payload(payload: Payload) -> Result<Self, DecodeError> {
         let missing = || DecodeError::Invoke(FieldError::new("kind", Reason::Missing));

@@ -5,20 +5,22 @@ use switchboard_asp::client::{ClientConfig, CommandError, Ending, Event, Input, 
 use switchboard_asp::message::{Call, CallFailure, Finish, Invoke, InvokeBody, Metrics, RecordBody, Secret};
 use switchboard_asp::{ClientMessage, Feature, Features, Flags, Frame, Map, Opcode, Value};
 
+use switchboard_core::{ClientMachine as _, Timestamp};
+
 use crate::support::{
     Peer, config, encode, endings, events, finished, frames, interrupts, invokes, messages, texts,
 };
 
 /// Everything a client can send.
 fn everything(peer: &mut Peer) -> Vec<Output> {
-    let now = peer.now;
+    let now = peer.at();
     let id = peer.client.invoke(Invoke::chat("hello"), now).expect("invoke");
     peer.client.list_tools(now).expect("list");
     peer.client.interrupt(id, Some("user".to_owned()));
     peer.client.interrupt_all(None);
     let _ = peer.client.ping("nonce");
     let _ = peer.client.authenticate(Secret::new("token"));
-    peer.client.bye(now);
+    peer.client.handle_input(Input::Leave, now);
     peer.drain()
 }
 
@@ -29,10 +31,10 @@ fn asp_001_client_frames_start_with_eight_octets_big_endian() {
         let id = peer.chat("x");
         peer.frame(Opcode::Stream, id, "");
     }
-    let now = peer.now;
+    let now = peer.at();
     let id = peer.client.invoke(Invoke::chat("x".repeat(0x0304)), now).expect("invoke");
     let outputs = peer.drain();
-    let [Output::Send(message)] = outputs.as_slice() else { panic!("{outputs:?}") };
+    let [Output::Binary(message)] = outputs.as_slice() else { panic!("{outputs:?}") };
     assert_eq!(id, 0x0103);
     assert_eq!(message[..9], [0x12, 0, 0x01, 0x03, 0, 0, 0x03, 0x04, b'x']);
     assert_eq!(message.len(), 8 + 0x0304);
@@ -44,7 +46,7 @@ fn asp_002_client_sends_version_one_only() {
     all.extend(everything(&mut Peer::up(ClientConfig { features: Features::ALL, ..config() })));
     let sent: Vec<&Bytes> = all
         .iter()
-        .filter_map(|output| if let Output::Send(message) = output { Some(message) } else { None })
+        .filter_map(|output| if let Output::Binary(message) = output { Some(message) } else { None })
         .collect();
     assert!(sent.len() > 8);
     assert!(sent.iter().all(|message| message[0] >> 4 == 1));
@@ -65,7 +67,7 @@ fn asp_010_client_processes_frames_of_one_message_in_order() {
     assert_eq!(ended, Some(2));
     // What was agreed applies from the frame after the accept, in the same message.
     let mut peer = Peer::dialing(config());
-    peer.client.invoke(Invoke::chat("early"), 0).expect("waits");
+    peer.client.invoke(Invoke::chat("early"), Timestamp::default()).expect("waits");
     peer.input(Input::Opened);
     let accept = format!(
         r#"{{"op":"accept","ver":1,"cid":"{}","features":["flags","events"],"enc":"json"}}"#,
@@ -234,7 +236,7 @@ fn asp_045_client_answers_each_call_with_one_result() {
     assert_eq!(peer.record(id, call), [], "the same call again is no second call");
 
     let output = Some(Value::Str("noon".into()));
-    let answer = peer.client.answer_call(id, "c1", Ok(output.clone()), peer.now).expect("open");
+    let answer = peer.client.answer_call(id, "c1", Ok(output.clone()), peer.at()).expect("open");
     let sent = peer.drain();
     let [(sent_id, Invoke { body: InvokeBody::Result(result), .. })] =
         &invokes(&sent, Features::STANDARD)[..]
@@ -243,7 +245,7 @@ fn asp_045_client_answers_each_call_with_one_result() {
     };
     assert_eq!((*sent_id, result.parent, result.call_id.as_str()), (answer, id, "c1"));
     assert_eq!((result.ok, &result.output, &result.error), (true, &output, &None));
-    assert_eq!(peer.client.answer_call(id, "c1", Ok(None), peer.now), Err(CommandError::NotOpen));
+    assert_eq!(peer.client.answer_call(id, "c1", Ok(None), peer.at()), Err(CommandError::NotOpen));
     assert_eq!(peer.drain(), []);
     let accepted = peer.record(answer, r#"{"t":"end","finish":"accepted"}"#);
     assert_eq!(endings(&accepted), finished(answer, Finish::Accepted));
@@ -251,7 +253,7 @@ fn asp_045_client_answers_each_call_with_one_result() {
     // A failed one, refused for its rate at first.
     peer.record(id, r#"{"t":"call","call_id":"c2","name":"now","args":{}}"#);
     let failure = CallFailure { name: "NO_CLOCK".into(), msg: "broken".into() };
-    let answer = peer.client.answer_call(id, "c2", Err(failure.clone()), peer.now).expect("open");
+    let answer = peer.client.answer_call(id, "c2", Err(failure.clone()), peer.at()).expect("open");
     let first = invokes(&peer.drain(), Features::STANDARD);
     assert_eq!(peer.error(answer, r#"{"code":2200,"retry":true,"retry_ms":700}"#), []);
     assert_eq!(peer.pass(699), []);
@@ -262,9 +264,9 @@ fn asp_045_client_answers_each_call_with_one_result() {
     // Void once its request is interrupted or over.
     peer.record(id, r#"{"t":"call","call_id":"c3","name":"now","args":{}}"#);
     peer.client.interrupt(id, None);
-    assert_eq!(peer.client.answer_call(id, "c3", Ok(None), peer.now), Err(CommandError::NotOpen));
+    assert_eq!(peer.client.answer_call(id, "c3", Ok(None), peer.at()), Err(CommandError::NotOpen));
     peer.end(id);
-    assert_eq!(peer.client.answer_call(id, "c3", Ok(None), peer.now), Err(CommandError::NotOpen));
+    assert_eq!(peer.client.answer_call(id, "c3", Ok(None), peer.at()), Err(CommandError::NotOpen));
 }
 
 #[test]

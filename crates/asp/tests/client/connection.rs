@@ -1,22 +1,28 @@
 //! §17.4: how connections begin, go on and end.
 
+use std::time::Duration;
+
 use switchboard_asp::client::{
-    Cause, ClientConfig, CommandError, Ending, Event, Input, Link, Loss, Output, Refused, RequestState,
+    Cause, ClientConfig, CommandError, Ending, Event, Fault, Input, Link, Loss, Output, RequestState,
     Violation,
 };
 use switchboard_asp::error::FrameError;
 use switchboard_asp::message::{ClientInfo, Enc, HelloOp, Secret, ToolDef};
 use switchboard_asp::{ClientMessage, Close, Feature, Features, Map, Opcode};
 
+use switchboard_core::ClientMachine as _;
+use switchboard_core::client::{Down, Refusal};
+
 use crate::support::{CID, Peer, config, endings, events, frames, hello_of, invokes, messages, texts};
 
 fn refused(status: u16, retry_after_ms: Option<u64>) -> Input {
-    Input::Refused(Refused { status, retry_after_ms, error: None })
+    let retry_after = retry_after_ms.map(Duration::from_millis);
+    Input::Refused(Refusal { status, retry_after, ..Refusal::default() })
 }
 
 fn retry_at(outputs: &[Output]) -> u64 {
     match &events(outputs)[..] {
-        [Event::Disconnected { retry_at, .. }, ..] => *retry_at,
+        [Event::Down(Down { retry_at: Some(retry_at), .. }), ..] => retry_at.as_millis(),
         other => panic!("{other:?}"),
     }
 }
@@ -108,20 +114,24 @@ fn refusals_that_are_final_are_not_retried() {
         let outputs = peer.input(refused(status, None));
         assert_eq!(peer.client.link(), Link::Off, "{status}");
         assert!(
-            matches!(&events(&outputs)[0], Event::Off { cause: Cause::Refused(refused) } if refused.status == status)
+            matches!(&events(&outputs)[0], Event::Down(Down { cause: Cause::Refused(refused), retry_at: None }) if refused.status == status)
         );
         assert_eq!(endings(&outputs), [(id, Ending::Lost(Loss::Closed))]);
         assert_eq!((peer.wake, peer.pass(100_000)), (None, vec![]));
-        peer.client.connect();
-        assert_eq!(peer.drain(), [Output::Connect]);
+        peer.client.handle_input(Input::Connect, peer.at());
+        assert_eq!(peer.drain(), [Output::Dial]);
     }
 }
 
 #[test]
 fn refusals_for_now_are_retried_with_backoff() {
-    for input in
-        [refused(429, None), refused(503, None), refused(502, None), Input::Unreachable, Input::Closed(None)]
-    {
+    for input in [
+        refused(429, None),
+        refused(503, None),
+        refused(502, None),
+        Input::Unreachable("no route".into()),
+        Input::Closed(None),
+    ] {
         let mut peer = Peer::dialing(config());
         let mut base = 500_u64;
         for _ in 0..12 {
@@ -130,7 +140,7 @@ fn refusals_for_now_are_retried_with_backoff() {
             let pause = at - peer.now;
             assert!((base / 2..=base + base / 2).contains(&pause), "{pause} for {base}");
             assert_eq!(peer.pass(pause - 1), []);
-            assert_eq!(peer.pass(1), [Output::Connect]);
+            assert_eq!(peer.pass(1), [Output::Dial]);
             base = (base * 2).min(30_000);
         }
     }
@@ -141,7 +151,7 @@ fn retry_after_wins() {
     let mut peer = Peer::dialing(config());
     let outputs = peer.input(refused(429, Some(90_000)));
     assert_eq!(retry_at(&outputs), peer.now + 90_000);
-    assert_eq!(peer.pass(90_000), [Output::Connect]);
+    assert_eq!(peer.pass(90_000), [Output::Dial]);
     let outputs = peer.input(refused(503, Some(100)));
     assert_eq!(retry_at(&outputs), peer.now + 100);
 }
@@ -150,7 +160,7 @@ fn retry_after_wins() {
 fn backoff_starts_again_after_success() {
     let mut peer = Peer::dialing(config());
     for _ in 0..6 {
-        peer.input(Input::Unreachable);
+        peer.input(Input::Unreachable("no route".into()));
         peer.pass(60_000);
     }
     peer.input(Input::Opened);
@@ -175,7 +185,7 @@ fn close_codes_say_whether_to_come_back() {
         } else {
             assert_eq!(peer.client.link(), Link::Off, "{code}");
             assert!(
-                matches!(&events(&outputs)[0], Event::Off { cause: Cause::Closed(closed) } if *closed == code)
+                matches!(&events(&outputs)[0], Event::Down(Down { cause: Cause::Closed(closed), retry_at: None }) if *closed == code)
             );
             assert_eq!(endings(&outputs), [(id, Ending::Lost(Loss::Closed))]);
         }
@@ -187,16 +197,22 @@ fn goaway_holds_new_invokes_and_moves_once_idle() {
     let mut peer = Peer::standard();
     let running = peer.chat("running");
     let outputs = peer.hello(r#"{"op":"goaway","reason":"restart","retry_ms":2000}"#);
-    assert_eq!(events(&outputs), [Event::GoAway { reason: Some("restart".into()), retry_ms: 2000 }]);
-    let held = peer.client.invoke(switchboard_asp::message::Invoke::chat("held"), peer.now).expect("waits");
+    assert_eq!(
+        events(&outputs),
+        [Event::GoAway { reason: Some("restart".into()), retry_in: Duration::from_millis(2000) }]
+    );
+    let held = peer.client.invoke(switchboard_asp::message::Invoke::chat("held"), peer.at()).expect("waits");
     assert_eq!(peer.drain(), []);
     assert_eq!(peer.pass(5_000), [], "the running one may finish");
     assert_eq!(texts(&peer.record(running, r#"{"t":"text","n":0,"d":"x"}"#)).len(), 1);
     let outputs = peer.end(running);
     assert_eq!(endings(&outputs).len(), 1);
-    assert!(outputs.contains(&Output::Close(Close::GoingAway)));
-    assert!(matches!(events(&outputs)[1], Event::Disconnected { cause: Cause::Moved, .. }));
-    assert_eq!(peer.pass(0), [Output::Connect]);
+    assert!(outputs.contains(&Output::Close(Close::GoingAway.number())));
+    assert!(matches!(
+        events(&outputs)[1],
+        Event::Down(Down { cause: Cause::Protocol(Fault::Moved), retry_at: Some(_) })
+    ));
+    assert_eq!(peer.pass(0), [Output::Dial]);
     assert_eq!(hello_of(&peer.input(Input::Opened)).resume.expect("resume").next, []);
     let outputs = peer.accept(Features::STANDARD, r#""resumed":true"#);
     assert_eq!(invokes(&outputs, Features::STANDARD)[0].0, held);
@@ -219,7 +235,7 @@ fn goaway_then_close_comes_back_after_retry_ms() {
         assert_eq!(peer.pass(1000), []);
         peer.input(Input::Alive);
     }
-    assert!(peer.pass(1000).contains(&Output::Close(Close::GoingAway)));
+    assert!(peer.pass(1000).contains(&Output::Close(Close::GoingAway.number())));
 }
 
 #[test]
@@ -229,7 +245,7 @@ fn an_invoke_that_crossed_a_goaway_is_sent_again() {
     peer.hello(r#"{"op":"goaway","retry_ms":100}"#);
     let refusal = r#"{"code":2501,"name":"RELAY_UNAVAILABLE","msg":"","retry":true}"#;
     assert_eq!(peer.error(id, refusal), []);
-    assert!(peer.pass(100).contains(&Output::Connect));
+    assert!(peer.pass(100).contains(&Output::Dial));
     assert_eq!(hello_of(&peer.input(Input::Opened)).resume.expect("resume").next, []);
     let outputs = peer.accept(Features::STANDARD, r#""resumed":true"#);
     assert_eq!(invokes(&outputs, Features::STANDARD)[0].0, id);
@@ -245,15 +261,15 @@ fn silence_is_probed_and_then_given_up() {
     assert_eq!(peer.input(Input::Alive), []);
     assert_eq!(peer.pass(30_000), [Output::Ping]);
     let outputs = peer.pass(45_000);
-    assert_eq!(outputs[0], Output::Close(Close::Dead));
-    assert!(matches!(events(&outputs)[0], Event::Disconnected { cause: Cause::Silent, .. }));
+    assert_eq!(outputs[0], Output::Close(Close::Dead.number()));
+    assert!(matches!(events(&outputs)[0], Event::Down(Down { cause: Cause::Silent, retry_at: Some(_) })));
     assert_eq!(peer.client.request(id), RequestState::Suspended);
     // The server's own rhythm.
     let mut peer = Peer::dialing(config());
     peer.input(Input::Opened);
     peer.accept(Features::STANDARD, r#""heartbeat_s":5"#);
     assert_eq!(peer.pass(5_000), [Output::Ping]);
-    assert_eq!(peer.pass(7_500)[0], Output::Close(Close::Dead));
+    assert_eq!(peer.pass(7_500)[0], Output::Close(Close::Dead.number()));
 }
 
 #[test]
@@ -261,7 +277,7 @@ fn violations_close_for_good() {
     let truncated = Violation::Frame(FrameError::Truncated { need: 12, have: 10 });
     let too_large = Violation::Frame(FrameError::TooLarge { length: u64::from(u32::MAX), cap: 16 << 20 });
     let cases: [(Input, Violation, Close); 4] = [
-        (Input::Text, Violation::Text, Close::Text),
+        (Input::Text("text".into()), Violation::Text, Close::Text),
         (Input::Binary(vec![0x13, 0, 0, 1, 0, 0, 0, 4, 0x41, 0x42].into()), truncated, Close::Protocol),
         (
             Input::Binary(vec![0x22, 0, 0, 1, 0, 0, 0, 0].into()),
@@ -274,38 +290,44 @@ fn violations_close_for_good() {
         let mut peer = Peer::standard();
         let id = peer.chat("x");
         let outputs = peer.input(input);
-        assert_eq!(outputs[0], Output::Close(close));
-        assert_eq!(outputs[1], Output::Event(Event::Off { cause: Cause::Violation(violation) }));
+        assert_eq!(outputs[0], Output::Close(close.number()));
+        assert_eq!(
+            outputs[1],
+            Output::Event(Event::Down(Down {
+                cause: Cause::Protocol(Fault::Violation(violation)),
+                retry_at: None
+            }))
+        );
         assert_eq!(endings(&outputs), [(id, Ending::Lost(Loss::Closed))]);
     }
     let mut peer = Peer::dialing(config());
     peer.input(Input::Opened);
     let outputs = peer.hello(r#"{"op":"accept","ver":2}"#);
-    assert_eq!(outputs[0], Output::Close(Close::Version));
+    assert_eq!(outputs[0], Output::Close(Close::Version.number()));
 }
 
 #[test]
 fn bye_leaves_for_good() {
     let mut peer = Peer::standard();
     let id = peer.chat("x");
-    peer.client.bye(peer.now);
+    peer.client.handle_input(Input::Leave, peer.at());
     let outputs = peer.drain();
     assert!(
         matches!(&messages(&outputs[..1], Features::STANDARD)[..], [(0, ClientMessage::Hello(hello))] if hello.op == HelloOp::Bye)
     );
-    assert_eq!(outputs[1], Output::Close(Close::Normal));
-    assert_eq!(events(&outputs)[0], Event::Off { cause: Cause::Left });
+    assert_eq!(outputs[1], Output::Close(Close::Normal.number()));
+    assert_eq!(events(&outputs)[0], Event::Down(Down { cause: Cause::Left, retry_at: None }));
     assert_eq!(endings(&outputs), [(id, Ending::Lost(Loss::Left))]);
     // A draft peer knows no bye.
     let mut peer = Peer::bare();
-    peer.client.bye(peer.now);
-    assert_eq!(peer.drain()[0], Output::Close(Close::Normal));
+    peer.client.handle_input(Input::Leave, peer.at());
+    assert_eq!(peer.drain()[0], Output::Close(Close::Normal.number()));
     // While waiting there is nothing to close.
     let mut peer = Peer::dialing(config());
-    peer.input(Input::Unreachable);
-    peer.client.bye(peer.now);
-    assert_eq!(peer.drain(), [Output::Event(Event::Off { cause: Cause::Left })]);
-    peer.client.bye(peer.now);
+    peer.input(Input::Unreachable("no route".into()));
+    peer.client.handle_input(Input::Leave, peer.at());
+    assert_eq!(peer.drain(), [Output::Event(Event::Down(Down { cause: Cause::Left, retry_at: None }))]);
+    peer.client.handle_input(Input::Leave, peer.at());
     assert_eq!(peer.drain(), []);
 }
 

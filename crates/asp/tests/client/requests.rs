@@ -10,6 +10,8 @@ use switchboard_asp::message::{
 };
 use switchboard_asp::{ClientMessage, Code, Feature, Features, Flags, Frame, Opcode, Value};
 
+use switchboard_core::{ClientMachine as _, Timestamp};
+
 use crate::support::{Peer, config, endings, events, finished, frames, interrupts, invokes, messages, texts};
 
 #[test]
@@ -95,7 +97,7 @@ fn interrupt_is_sent_once_and_its_reason_with_it() {
 #[test]
 fn requests_wait_for_the_connection_and_for_a_place() {
     let mut peer = Peer::new(config());
-    assert_eq!(peer.client.invoke(Invoke::chat("x"), 0), Err(CommandError::Off));
+    assert_eq!(peer.client.invoke(Invoke::chat("x"), Timestamp::default()), Err(CommandError::Off));
     let mut peer = Peer::dialing(config());
     let ids: Vec<u16> = (0..5).map(|_| peer.chat("x")).collect();
     peer.client.interrupt(ids[1], None);
@@ -106,7 +108,7 @@ fn requests_wait_for_the_connection_and_for_a_place() {
     assert_eq!(sent, [ids[0], ids[2]]);
     // Answers need no place.
     peer.record(ids[0], r#"{"t":"call","call_id":"c","name":"n","args":{}}"#);
-    peer.client.answer_call(ids[0], "c", Ok(None), peer.now).expect("open");
+    peer.client.answer_call(ids[0], "c", Ok(None), peer.at()).expect("open");
     assert_eq!(invokes(&peer.drain(), Features::STANDARD).len(), 1);
     let outputs = peer.end(ids[2]);
     assert_eq!(invokes(&outputs, Features::STANDARD)[0].0, ids[3]);
@@ -118,7 +120,10 @@ fn the_queue_is_bounded() {
     for _ in 0..3 {
         peer.chat("x");
     }
-    assert_eq!(peer.client.invoke(Invoke::chat("x"), 0), Err(CommandError::QueueFull { limit: 3 }));
+    assert_eq!(
+        peer.client.invoke(Invoke::chat("x"), Timestamp::default()),
+        Err(CommandError::QueueFull { limit: 3 })
+    );
 }
 
 #[test]
@@ -126,11 +131,11 @@ fn questions_are_answered_once() {
     let mut peer = Peer::standard();
     let id = peer.chat("a");
     peer.record(id, r#"{"t":"ask","ask_id":"q1","text":"which?"}"#);
-    let answer = peer.client.answer_ask("q1", Answer::Text("this".into()), peer.now).expect("open");
+    let answer = peer.client.answer_ask("q1", Answer::Text("this".into()), peer.at()).expect("open");
     let reply = AskReply { parent: id, ask_id: "q1".into(), text: Some("this".into()), data: None };
     let sent = invokes(&peer.drain(), Features::STANDARD);
     assert_eq!(sent, [(answer, Invoke::new(InvokeBody::Reply(reply)))]);
-    let again = peer.client.answer_ask("q1", Answer::Data(Value::Null), peer.now);
+    let again = peer.client.answer_ask("q1", Answer::Data(Value::Null), peer.at());
     assert_eq!(again, Err(CommandError::NotOpen));
     let outputs = peer.error(answer, r#"{"code":2303,"name":"CALL_GONE","msg":"","retry":false}"#);
     assert!(
@@ -142,7 +147,7 @@ fn questions_are_answered_once() {
 fn a_bare_chat_is_text_unless_it_would_be_taken_for_a_map() {
     let mut peer = Peer::bare();
     let payload = |peer: &mut Peer, invoke: Invoke| {
-        peer.client.invoke(invoke, 0).expect("invoke");
+        peer.client.invoke(invoke, Timestamp::default()).expect("invoke");
         frames(&peer.drain()).remove(0).payload
     };
     assert_eq!(payload(&mut peer, Invoke::chat("hi")), "hi");
@@ -157,7 +162,7 @@ fn a_bare_chat_is_text_unless_it_would_be_taken_for_a_map() {
 fn large_invokes_are_fragmented_when_agreed() {
     let text = "x".repeat(100_000);
     let mut peer = Peer::standard();
-    let id = peer.client.invoke(Invoke::chat(text.as_str()), 0).expect("invoke");
+    let id = peer.client.invoke(Invoke::chat(text.as_str()), Timestamp::default()).expect("invoke");
     let outputs = peer.drain();
     let sent = frames(&outputs);
     assert_eq!((sent.len(), outputs.len()), (4, 4), "one message each");
@@ -167,10 +172,10 @@ fn large_invokes_are_fragmented_when_agreed() {
 
     let features = Features::STANDARD.without(Feature::Frag);
     let mut peer = Peer::up(ClientConfig { features, ..config() });
-    peer.client.invoke(Invoke::chat(text.as_str()), 0).expect("invoke");
+    peer.client.invoke(Invoke::chat(text.as_str()), Timestamp::default()).expect("invoke");
     assert_eq!(frames(&peer.drain()).len(), 1);
     // Above what the server takes it ends here.
-    let id = peer.client.invoke(Invoke::chat("x".repeat(2 << 20)), 0).expect("invoke");
+    let id = peer.client.invoke(Invoke::chat("x".repeat(2 << 20)), Timestamp::default()).expect("invoke");
     let outputs = peer.drain();
     assert!(frames(&outputs).is_empty());
     assert!(matches!(&endings(&outputs)[..], [(ended, Ending::Error(error))]
@@ -184,7 +189,7 @@ fn compression_and_fragments_are_understood_and_used() {
         let features = Features::STANDARD.with(feature);
         let mut peer = Peer::up(ClientConfig { features, ..config() });
         let invoke = Invoke::chat("long ".repeat(1000));
-        let id = peer.client.invoke(invoke.clone(), 0).expect("invoke");
+        let id = peer.client.invoke(invoke.clone(), Timestamp::default()).expect("invoke");
         let outputs = peer.drain();
         assert!(frames(&outputs)[0].payload.len() < 1000);
         assert_eq!(invokes(&outputs, features), [(id, invoke)]);
@@ -265,7 +270,7 @@ fn server_tools_are_kept_and_gaps_filled() {
     peer.frame(Opcode::ToolDef, 0, set);
     assert_eq!(peer.end(list), [], "nobody asked for that request");
     assert_eq!(peer.client.tools().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
-    let list = peer.client.list_tools(peer.now).expect("list");
+    let list = peer.client.list_tools(peer.at()).expect("list");
     assert_eq!(endings(&peer.end(list)).len(), 1);
     peer.frame(Opcode::ToolDef, 0, tool("bare"));
     assert_eq!(peer.client.tools().count(), 3);
@@ -287,7 +292,7 @@ fn input_parts_and_keys_travel_in_both_encodings() {
             idem: Some("key".into()),
             ..Invoke::new(InvokeBody::Chat(ChatInput::Parts(parts)))
         };
-        let id = peer.client.invoke(invoke.clone(), 0).expect("invoke");
+        let id = peer.client.invoke(invoke.clone(), Timestamp::default()).expect("invoke");
         let outputs = peer.drain();
         assert_eq!(frames(&outputs)[0].flags, Flags::NONE.with_enc(enc.into()));
         assert_eq!(invokes(&outputs, Features::STANDARD), [(id, invoke)]);
@@ -342,7 +347,7 @@ fn any_frames_in_any_order_are_harmless() {
                 4 | 5 => {
                     if let Ok(id) = peer.client.invoke(
                         Invoke { idem: (next(2) == 0).then(|| "k".into()), ..Invoke::chat("x") },
-                        peer.now,
+                        peer.at(),
                     ) {
                         assert!(open.insert(id), "id {id} reused");
                     }
@@ -360,7 +365,7 @@ fn any_frames_in_any_order_are_harmless() {
             }
             assert!(!outputs.iter().any(|output| matches!(output, Output::Idle { .. })));
         }
-        peer.client.bye(peer.now);
+        peer.client.handle_input(Input::Leave, peer.at());
         for (id, _) in endings(&peer.drain()) {
             assert!(open.remove(&id));
         }

@@ -87,8 +87,8 @@ fn the_window_passes_while_waiting() {
     while peer.now < cut_at + 60_000 {
         let wait = peer.wake.expect("waits") - peer.now;
         let step = peer.pass(wait);
-        if step.contains(&Output::Connect) {
-            peer.input(Input::Unreachable);
+        if step.contains(&Output::Dial) {
+            peer.input(Input::Unreachable("no route".into()));
         }
         outputs.extend(step);
     }
@@ -199,7 +199,7 @@ fn a_call_that_was_answered_is_not_asked_for_again() {
     peer.record(id, r#"{"t":"start","n":0,"run":"r1"}"#);
     peer.record(id, &call(1, "c1"));
     peer.record(id, &call(2, "c2"));
-    peer.client.answer_call(id, "c1", Ok(None), peer.now).unwrap();
+    peer.client.answer_call(id, "c1", Ok(None), peer.at()).unwrap();
     peer.drain();
     cut(&mut peer);
     peer.accept(Features::STANDARD, "");
@@ -289,18 +289,18 @@ fn answers_survive_a_cut() {
     for (n, call) in ["c1", "c2", "c3"].into_iter().enumerate() {
         peer.record(id, &format!(r#"{{"t":"call","n":{n},"call_id":"{call}","name":"x","args":{{}}}}"#));
     }
-    let sent = peer.client.answer_call(id, "c1", Ok(None), peer.now).expect("open");
+    let sent = peer.client.answer_call(id, "c1", Ok(None), peer.at()).expect("open");
     peer.drain();
     peer.input(Input::Closed(None));
     let failure = CallFailure { name: "X".into(), msg: "y".into() };
-    let waiting = peer.client.answer_call(id, "c2", Err(failure), peer.now).expect("open");
+    let waiting = peer.client.answer_call(id, "c2", Err(failure), peer.at()).expect("open");
     assert_eq!(dial(&mut peer).expect("resumes").1, [(id, 3), (sent, 0)]);
     // The first answer never arrived, the second was never sent, the third is still being worked on.
     let outputs = peer.accept(Features::STANDARD, &format!(r#""resumed":true,"lost":[{sent}]"#));
     let ids: Vec<u16> = invokes(&outputs, Features::STANDARD).iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, [sent, waiting]);
     assert_eq!(endings(&outputs), []);
-    peer.client.answer_call(id, "c3", Ok(None), peer.now).expect("open");
+    peer.client.answer_call(id, "c3", Ok(None), peer.at()).expect("open");
     assert!(matches!(
         &invokes(&peer.drain(), Features::STANDARD)[..],
         [(_, Invoke { body: InvokeBody::Result(_), .. })]

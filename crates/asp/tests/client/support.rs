@@ -7,6 +7,7 @@ use switchboard_asp::codec::{
 };
 use switchboard_asp::message::{ClientMessage, Enc, Finish, Hello, Interrupt, Invoke, RecordBody};
 use switchboard_asp::{Features, Flags, Frame, FrameReader, Opcode};
+use switchboard_core::{ClientMachine as _, Seed, Timestamp};
 
 pub(crate) const CID: &str = "7f8a0000000000000000000000000001";
 
@@ -19,14 +20,17 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(config: ClientConfig) -> Self {
-        Self { client: AspClient::new(config, 7), now: 1_000_000, wake: None }
+        Self { client: AspClient::new(config, &Seed::new([7; 32])), now: 1_000_000, wake: None }
+    }
+
+    pub(crate) fn at(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
     }
 
     /// A client that waits for the answer to its upgrade.
     pub(crate) fn dialing(config: ClientConfig) -> Self {
         let mut peer = Self::new(config);
-        peer.client.connect();
-        assert_eq!(peer.drain(), [Output::Connect]);
+        assert_eq!(peer.input(Input::Connect), [Output::Dial]);
         peer
     }
 
@@ -99,7 +103,7 @@ impl Peer {
     }
 
     pub(crate) fn input(&mut self, input: Input) -> Vec<Output> {
-        self.client.handle_input(input, self.now);
+        self.client.handle_input(input, self.at());
         self.drain()
     }
 
@@ -118,7 +122,7 @@ impl Peer {
     }
 
     pub(crate) fn invoke(&mut self, invoke: Invoke) -> u16 {
-        let id = self.client.invoke(invoke, self.now).expect("invoke");
+        let id = self.client.invoke(invoke, self.at()).expect("invoke");
         self.drain();
         id
     }
@@ -132,7 +136,7 @@ impl Peer {
         loop {
             match self.client.poll_output() {
                 Output::Idle { wake } => {
-                    self.wake = wake;
+                    self.wake = wake.map(Timestamp::as_millis);
                     return outputs;
                 }
                 output => outputs.push(output),
@@ -166,7 +170,7 @@ pub(crate) fn events(outputs: &[Output]) -> Vec<Event> {
 pub(crate) fn frames(outputs: &[Output]) -> Vec<Frame> {
     let mut frames = Vec::new();
     for output in outputs {
-        let Output::Send(message) = output else { continue };
+        let Output::Binary(message) = output else { continue };
         for incoming in FrameReader::new(message.clone(), ReaderOptions::default()) {
             match incoming.expect("client frames are well formed") {
                 Incoming::Frame(frame) => frames.push(frame),

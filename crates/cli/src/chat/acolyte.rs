@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use switchboard_client::acolyte::{
     Cause, Chat, ChatEvent, ChatRequest, Client, ClientError, ConnectionEvent, Ending, ErrorBody, Events,
-    HistoryRole, ItemStatus, Level, LinkCause, ListSnapshot, Marker, OutputPart, PendingState, Reply,
-    ShellStream, StreamClient, StreamEvent, Update,
+    HistoryRole, ItemStatus, Level, ListSnapshot, Marker, OutputPart, PendingState, Reply, ShellStream,
+    StreamClient, StreamEvent, Update,
 };
 use switchboard_core::model::{Checklist, ChecklistItem, ChecklistState};
 
@@ -333,23 +333,5 @@ fn link(event: ConnectionEvent) -> Link {
             Link::Lost { why: cause_words(&cause), retry_in }
         }
         ConnectionEvent::Closed { cause } => Link::Over { why: cause_words(&cause) },
-    }
-}
-
-/// Why a connection is gone.
-fn cause_words(cause: &Cause) -> String {
-    match cause {
-        Cause::Lost(LinkCause::Closed(1006)) => "it broke off".to_owned(),
-        Cause::Lost(LinkCause::Closed(1001)) => "the server leaves".to_owned(),
-        Cause::Lost(LinkCause::Closed(1008)) => "the credential is not valid any more".to_owned(),
-        Cause::Unreachable(_) => "the server cannot be reached".to_owned(),
-        Cause::Lost(
-            LinkCause::Closed(_)
-            | LinkCause::Silent
-            | LinkCause::Version { .. }
-            | LinkCause::Refused(_)
-            | LinkCause::Left,
-        )
-        | Cause::Refused { .. } => cause.to_string(),
     }
 }

@@ -5,16 +5,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use switchboard_client::asp::{
-    self, Cause, Client, ConnectionEvent, ErrorBody, Events, Invoke, Request, RequestError, RequestEvent,
+    self, Client, ConnectionEvent, ErrorBody, Events, Invoke, Request, RequestError, RequestEvent,
     ToolActivity, Usage, Value,
 };
 use switchboard_core::model::Checklist;
 
-use super::random;
 use super::said::{
     Answer, Ask, Counts, End, Finish, Link, Peer, Phase, Progress, Said, State, Tool, Trouble,
 };
-use crate::console::harmless;
+use super::{cause_words, random};
 use crate::failure::Failure;
 
 /// A server that speaks ASP.
@@ -33,14 +32,11 @@ impl AspPeer {
 
     /// A request; its key makes it harmless to send it twice.
     fn request(&self, text: String) -> Result<Invoke, Failure> {
-        let mut invoke = Invoke::chat(text);
-        invoke.session = Some(self.session.clone());
-        invoke.idem = Some(random(16)?);
-        invoke.want = Some(WANTED.iter().map(|&name| name.to_owned()).collect());
-        if let Some(seconds) = self.timeout {
-            invoke.deadline_ms = seconds.saturating_mul(1_000);
-        }
-        Ok(invoke)
+        let invoke = Invoke::chat(text).session(&self.session).idem(random(16)?).want(WANTED.iter().copied());
+        Ok(match self.timeout {
+            Some(seconds) => invoke.deadline_ms(seconds.saturating_mul(1_000)),
+            None => invoke,
+        })
     }
 }
 
@@ -213,25 +209,6 @@ fn trouble(error: &ErrorBody) -> Trouble {
         words: format!("{} ({})", error.msg, error.name),
         members: json!({"code": error.code, "name": error.name, "text": error.msg, "retry": error.retry}),
         retry: error.retry,
-    }
-}
-
-/// Why a connection is gone.
-fn cause_words(cause: &Cause) -> String {
-    match cause {
-        Cause::Refused(refused) => match &refused.error {
-            Some(error) => format!("refused: {}", harmless(&error.msg)),
-            None => format!("refused with HTTP {}", refused.status),
-        },
-        Cause::Unreachable => "the server cannot be reached".to_owned(),
-        Cause::Closed(1006) => "it broke off".to_owned(),
-        Cause::Closed(1012) => "the server restarts".to_owned(),
-        Cause::Closed(4401) => "the credential is not valid any more".to_owned(),
-        Cause::Closed(code) => format!("closed with code {code}"),
-        Cause::Silent => "no sign of life".to_owned(),
-        Cause::Moved => "the server asked to come back".to_owned(),
-        Cause::Violation(violation) => format!("the server broke the protocol: {violation}"),
-        Cause::Left => "this client left".to_owned(),
     }
 }
 

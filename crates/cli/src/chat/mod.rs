@@ -4,11 +4,12 @@ use std::io::IsTerminal as _;
 
 use serde_json::Value;
 use switchboard_client::acolyte::{self as acolyte_client, StreamClient};
-use switchboard_client::asp::{Client, ClientInfo, Options};
+use switchboard_client::asp::{self as asp_client, Client, ClientInfo};
+use switchboard_client::{Cause, Fault};
 use switchboard_core::hex;
 
 use crate::clock;
-use crate::console::Console;
+use crate::console::{Console, harmless};
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 use crate::remote::{Remote, RemoteArgs};
@@ -239,15 +240,15 @@ async fn meet_acolyte(args: &Args, remote: &Remote, session: &str) -> Result<Mee
             "over Acolyte, agents cannot use tools of this machine; use --protocol asp",
         ));
     }
-    let options = remote.acolyte();
+    let options = remote.connect();
     let (wire, default) = if args.protocol == Protocol::AcolyteSse {
         let connected = StreamClient::connect(&options).await;
-        let (client, status) = connected.map_err(|error| remote.disconnected_acolyte(&error))?;
+        let (client, status) = connected.map_err(|error| remote.disconnected(&error))?;
         let model = status.get("model").and_then(Value::as_str).map(str::to_owned);
         (Wire::Stream(client), model)
     } else {
         let connected = acolyte_client::Client::connect(options).await;
-        let client = connected.map_err(|error| remote.disconnected_acolyte(&error))?;
+        let client = connected.map_err(|error| remote.disconnected(&error))?;
         let (events, model) = (client.events(), client.snapshot().model().map(str::to_owned));
         (Wire::Socket(client, events), model)
     };
@@ -298,8 +299,21 @@ async fn once(talk: &mut Talk, text: &str) -> Result<(), Failure> {
     }
 }
 
-fn options(args: &Args, remote: &Remote, consents: tools::Consents) -> Options {
-    let mut options = remote.options().client(ClientInfo {
+/// Why a connection is gone.
+fn cause_words<F: Fault>(cause: &Cause<F>) -> String {
+    match cause {
+        Cause::Unreachable(_) => "the server cannot be reached".to_owned(),
+        Cause::Closed(1006) => "it broke off".to_owned(),
+        Cause::Closed(1001 | 1012) => "the server leaves".to_owned(),
+        Cause::Closed(1008 | 4401) => "the credential is not valid any more".to_owned(),
+        Cause::Refused(_) | Cause::Closed(_) | Cause::Silent | Cause::Left | Cause::Protocol(_) => {
+            harmless(&cause.to_string())
+        }
+    }
+}
+
+fn options(args: &Args, remote: &Remote, consents: tools::Consents) -> asp_client::Connect {
+    let mut options = remote.connect::<asp_client::Settings>().client(ClientInfo {
         name: "switchboard-chat".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         platform: Some(std::env::consts::OS.to_owned()),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_client::asp::{Options, ToolDef, ToolFailure, tool};
+use switchboard_client::asp::{Connect, ToolDef, ToolFailure, tool};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
@@ -49,7 +49,7 @@ pub(super) struct Consent {
 pub(super) type Consents = mpsc::Sender<Consent>;
 
 /// Executes calls with these tools, after asking if there is somebody to ask.
-pub(super) fn handle(options: Options, tools: &[LocalTool], consents: Option<Consents>) -> Options {
+pub(super) fn handle(options: Connect, tools: &[LocalTool], consents: Option<Consents>) -> Connect {
     let commands = tools.iter().map(|tool| (tool.definition.name.clone(), tool.command.clone()));
     let commands: Arc<BTreeMap<String, String>> = Arc::new(commands.collect());
     options.on_call(move |call| {

@@ -27,7 +27,7 @@ type Current = Arc<Mutex<Option<mpsc::UnboundedSender<Said>>>>;
 /// Begins a session.
 pub(super) async fn meet(remote: &Remote, timeout: Option<u32>) -> Result<VipPeer, Failure> {
     let connected = Session::connect(remote.vip()?.screen(screen())).await;
-    let (session, events) = connected.map_err(|error| remote.disconnected_vip(&error))?;
+    let (session, events) = connected.map_err(|error| remote.disconnected(&error))?;
     let (links, told) = mpsc::channel(LINKS);
     let answer = Current::default();
     tokio::spawn(follow(events, links, Arc::clone(&answer)));
@@ -96,9 +96,9 @@ async fn follow(mut events: Events, links: mpsc::Sender<Link>, answer: Current) 
                 let words = "the connection was lost".to_owned();
                 let members = json!({"text": words});
                 tell(Said::Failed(Trouble { words, members, retry: true }), true);
-                let why = format!("closed with code {}", down.code);
-                let link = match down.retry_ms {
-                    Some(pause) => Link::Lost { why, retry_in: Duration::from_millis(pause) },
+                let why = cause_words(&down.cause);
+                let link = match down.retry_at {
+                    Some(at) => Link::Lost { why, retry_in: at.since(clock::now()) },
                     None => Link::Over { why },
                 };
                 if !left {

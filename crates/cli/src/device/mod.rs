@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use switchboard_client::aip::{
-    Cause, ConnectError, Device, DeviceConfig, Event, FirstAttempt, LinkCause, Strategy, TaskStatus,
+    Cause, ConnectError, Device, DeviceConfig, Event, Fault, FirstAttempt, Settings, Strategy, TaskStatus,
     Tools as _,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -132,7 +132,7 @@ pub(crate) async fn run(args: Args, environment: &Environment, console: &Console
     let mut config = DeviceConfig::new(args.id, "linux");
     config.names_askers = true;
     config.times.reconnect = Strategy { max_tries: u32::MAX, ..Strategy::device() };
-    let options = talk.remote.aip().first_attempt(FirstAttempt::KeepTrying);
+    let options = talk.remote.connect::<Settings>().first_attempt(FirstAttempt::KeepTrying);
     let device = Device::new(options, config, toolbox).map_err(|error| Failure::usage(error.to_string()))?;
     let lines = if asks { lines() } else { mpsc::channel(1).1 };
     talk.run(device, lines).await
@@ -210,7 +210,7 @@ impl Talk<'_> {
                 _ = &mut connecting, if looking => looking = false,
                 event = events.next() => match event {
                     Some(Event::Closed { cause }) => {
-                        break Err(self.remote.disconnected_aip(&ConnectError::Failed(cause)));
+                        break Err(self.remote.disconnected(&ConnectError::Failed(cause)));
                     }
                     Some(event) => self.event(&event)?,
                     None => break Ok(()),
@@ -230,15 +230,13 @@ impl Talk<'_> {
             Event::Disconnected { cause, retry_in } => {
                 let wait = clock::short(*retry_in);
                 let lost = match cause {
-                    Cause::Lost(LinkCause::Closed(_) | LinkCause::Silent) => "lost the connection",
-                    Cause::Lost(
-                        LinkCause::Refused(_) | LinkCause::Unanswered | LinkCause::Blocked | LinkCause::Left,
-                    )
-                    | Cause::Unreachable(_)
-                    | Cause::Refused { .. } => &cause.to_string(),
+                    Cause::Closed(_) | Cause::Silent => "lost the connection",
+                    Cause::Protocol(_) | Cause::Left | Cause::Unreachable(_) | Cause::Refused(_) => {
+                        &cause.to_string()
+                    }
                 };
                 self.line(&format!("{lost}, trying again in {wait}"))?;
-                if let Cause::Lost(LinkCause::Refused(why)) = cause
+                if let Cause::Protocol(Fault::Refused(why)) = cause
                     && why.contains("already registered")
                 {
                     self.line(&format!("is {} running elsewhere?", self.id))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use switchboard_client::admin::{AdminError, Device, DevicesQuery};
-use switchboard_client::aip::{Cause, ConnectError, Constellation, ConstellationConfig, LinkCause};
+use switchboard_client::aip::{Cause, ConnectError, Constellation, ConstellationConfig, Fault};
 use switchboard_core::Callsign;
 
 use crate::clock;
@@ -243,16 +243,16 @@ async fn info(args: &ShowArgs, environment: &Environment, console: &Console) -> 
 /// Connects for a device.
 async fn reach(remote: &Remote, config: ConstellationConfig) -> Result<Constellation, Failure> {
     let device = config.target_device.clone();
-    Constellation::connect(remote.aip(), config).await.map_err(|error| match &error {
-        ConnectError::Failed(Cause::Lost(LinkCause::Refused(why))) if why.contains("is not connected") => {
+    Constellation::connect(remote.connect(), config).await.map_err(|error| match &error {
+        ConnectError::Failed(Cause::Protocol(Fault::Refused(why))) if why.contains("is not connected") => {
             let device = harmless(&device);
             Failure::failed(format!(
                 "the device {device} is not connected; `switchboard devices list` shows which are"
             ))
         }
-        ConnectError::Failed(Cause::Lost(LinkCause::Refused(why))) => Failure::unreachable(harmless(why)),
+        ConnectError::Failed(Cause::Protocol(Fault::Refused(why))) => Failure::unreachable(harmless(why)),
         ConnectError::Options(_) | ConnectError::Failed(_) | ConnectError::ClientClosed => {
-            remote.disconnected_aip(&error)
+            remote.disconnected(&error)
         }
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_client::Trust;
 use switchboard_client::asp::{
-    Answer, Client, ClientInfo, Finish, Invoke, Options, RequestEvent, ToolFailure, Value as AspValue, tool,
+    Answer, Client, ClientInfo, Connect, Finish, Invoke, RequestEvent, ToolFailure, Value as AspValue, tool,
 };
 use switchboard_core::model::CallEnd;
 use switchboard_core::{Committed, SessionId};
@@ -109,7 +109,7 @@ async fn connect(
     for (name, end) in turns.iter().flat_map(|turn| &turn.results) {
         results.entry(name.clone()).or_default().push_back(end.clone());
     }
-    let mut options = Options::new(url).client(ClientInfo {
+    let mut options = Connect::new(url).client(ClientInfo {
         name: "switchboard replay".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         platform: None,

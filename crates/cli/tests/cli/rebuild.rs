@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use switchboard_alicia::message::{
     MemoryCategory, MemoryContent, NoteCategory, Role, SyncMessage, Vote, Word,
 };
-use switchboard_client::alicia::{Client, ClientConfig, Conversation, Join, Options, Updates};
+use switchboard_client::alicia::{Client, ClientConfig, Connect, Conversation, Join, Updates};
 use switchboard_core::Pii;
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ fn what_cannot_be_rebuilt_is_said() {
 /// Conversations with everything that leaves rows behind.
 async fn converse(address: &str) {
     let config = ClientConfig { device: Some("desktop".into()), ..ClientConfig::default() };
-    let options = Options::new(format!("http://{address}")).config(config);
+    let options = Connect::new(format!("http://{address}")).config(config);
     let client = Client::connect(options).await.unwrap();
     let (conversation, mut updates) = client.conversation(Join::create()).await.unwrap();
     ask(&conversation, &mut updates, "words One is here. Two is there.\n\nThree!").await;

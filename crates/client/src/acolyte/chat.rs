@@ -9,7 +9,8 @@ use switchboard_acolyte::client::{ChatEvent, ChatId, Ending, Loss};
 use switchboard_acolyte::message::{StreamEvent, TaskId};
 use tokio::sync::{Notify, mpsc};
 
-use super::actor::Control;
+use super::shell::Shell;
+use crate::driver::Teller;
 
 /// What happens to a chat.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,7 +114,7 @@ pub struct Stopper(pub(super) How);
 #[derive(Debug, Clone)]
 pub(super) enum How {
     /// By a message.
-    Socket(ChatId, mpsc::UnboundedSender<Control>),
+    Socket(ChatId, Teller<Shell>),
     /// By hanging up.
     HangUp(Arc<Notify>),
 }
@@ -122,9 +123,12 @@ impl Stopper {
     /// Stops it.
     pub fn stop(&self) {
         match &self.0 {
-            How::Socket(id, control) => {
-                // Without the task behind the client there is nothing to stop.
-                let _ = control.send(Control::Abort(*id));
+            How::Socket(id, teller) => {
+                let id = *id;
+                teller.tell(move |_, work| {
+                    let now = work.now();
+                    work.machine.abort(id, now);
+                });
             }
             How::HangUp(notify) => notify.notify_one(),
         }

@@ -1,36 +1,11 @@
 //! What happens to a connection.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
+use switchboard_acolyte::client::Fault;
 use switchboard_acolyte::message::Capabilities;
 
-use super::error::Cause;
-
 /// What happens to the connection.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ConnectionEvent {
-    /// Connected, with nothing of an earlier connection to go on with.
-    Connected,
-    /// Connected again; chats go on.
-    Resumed {
-        /// How many the server did not have any more.
-        lost: usize,
-    },
-    /// Not connected; the client tries again.
-    Disconnected {
-        /// Why.
-        cause: Cause,
-        /// When it will.
-        retry_in: Duration,
-    },
-    /// Not connected, and it stays so.
-    Closed {
-        /// Why.
-        cause: Cause,
-    },
-}
-
+pub type ConnectionEvent = crate::ConnectionEvent<Fault>;
 /// Connection events since [`super::Client::events`] was called.
 pub type Events = crate::events::Events<ConnectionEvent>;
 

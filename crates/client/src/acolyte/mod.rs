@@ -6,28 +6,27 @@
 //! there is nothing to come back to: a stream that is cut is lost.
 //!
 //! ```no_run
-//! use switchboard_client::acolyte::{ChatRequest, Client, Options};
+//! use switchboard_client::acolyte::{ChatRequest, Client, Connect};
 //!
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect(Options::new("ws://127.0.0.1:4600").token("secret")).await?;
-//! let request = ChatRequest { message: "Hello".into(), model: "demo".into(), ..ChatRequest::default() };
-//! let (answer, ending) = client.chat(request).await?.collect().await;
+//! let client = Client::connect(Connect::new("ws://127.0.0.1:4600").token("secret")).await?;
+//! let (answer, ending) = client.chat(ChatRequest::new("Hello", "demo")).await?.collect().await;
 //! # drop((answer, ending));
 //! client.close().await;
 //! # Ok(())
 //! # }
 //! ```
 
-mod actor;
 mod chat;
 mod client;
 mod error;
 mod event;
 mod options;
+mod shell;
 mod stream;
 
 pub use switchboard_acolyte::client::{
-    Answer, CallError, Cause as LinkCause, ChatEvent, ClientConfig, CommandError, Ending, Loss,
+    Answer, CallError, ChatEvent, ClientConfig, CommandError, Ending, Fault, Loss,
 };
 pub use switchboard_acolyte::message::{
     Attach, Capabilities, ChatRequest, HistoryEntry, HistoryKind, HistoryRole, Item, ItemStatus, Level,
@@ -36,9 +35,10 @@ pub use switchboard_acolyte::message::{
 };
 pub use switchboard_acolyte::{ErrorBody, ErrorDetail, Task, TaskState};
 
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 pub use chat::{Chat, Stopper, Update};
 pub use client::Client;
 pub use error::{Cause, ClientError, ConnectError};
 pub use event::{ConnectionEvent, Events, Snapshot};
-pub use options::{FirstAttempt, Options, OptionsError};
+pub use options::Connect;
 pub use stream::StreamClient;

@@ -1,4 +1,4 @@
-//! Chats over HTTP (§2.4): one request, and the stream that answers it.
+//! Chats over HTTP: one request, and the stream that answers it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
-use switchboard_acolyte::client::{Cause as LinkCause, ChatEvent, CommandError, Ending, StreamChat};
+use switchboard_acolyte::client::{ChatEvent, CommandError, Ending, Fault, StreamChat};
 use switchboard_acolyte::codec::decode_request;
 use switchboard_acolyte::message::ChatRequest;
+use switchboard_core::client::Refusal;
 use tokio::sync::{Notify, mpsc};
 
 use super::chat::{BUFFER, Chat, How, Stopper, Update};
-use super::error::{Cause, ClientError, ConnectError, SAID_IN};
-use super::options::Options;
-use crate::http::{self, chain};
-use crate::refused;
+use super::error::{Cause, ClientError, ConnectError};
+use super::options::{Connect, SOCKET};
+use crate::http::chain;
 use crate::socket::seconds_as_ms;
 
 /// A client without a connection: every chat is a request of its own, and they run side by side. A
@@ -34,24 +34,21 @@ impl StreamClient {
     ///
     /// # Errors
     /// It cannot be reached, does not let this client in, or speaks something else.
-    pub async fn connect(options: &Options) -> Result<(Self, Map<String, Value>), ConnectError> {
-        let endpoint = options.endpoint()?;
-        let builder = http::client(endpoint.secure, &options.trust).map_err(super::OptionsError::from)?;
-        let builder = builder
-            .connect_timeout(options.dial_timeout)
-            .read_timeout(Duration::from_millis(options.config.silence_ms));
+    pub async fn connect(connect: &Connect) -> Result<(Self, Map<String, Value>), ConnectError> {
+        let silence = Duration::from_millis(connect.config.silence_ms);
+        let builder = connect.http_client()?.read_timeout(silence);
         let http = builder.build().map_err(|error| Cause::Unreachable(chain(&error)))?;
         let client = Self {
             http,
-            status_url: options.http("/v1/status")?,
-            chat_url: options.http("/v1/chat/stream")?,
-            token: options.token.clone(),
+            status_url: connect.http_url(SOCKET.path, "/v1/status")?,
+            chat_url: connect.http_url(SOCKET.path, "/v1/chat/stream")?,
+            token: connect.exposed_token().map(str::to_owned),
         };
         let status = client.status().await?;
         let theirs = status.get("protocol_version").and_then(Value::as_str).unwrap_or_default();
         if theirs != VERSION {
             let theirs = theirs.to_owned();
-            return Err(Cause::Lost(LinkCause::Version { theirs, ours: VERSION }).into());
+            return Err(Cause::from(Fault::Version { theirs, ours: VERSION }).into());
         }
         Ok((client, status))
     }
@@ -64,10 +61,9 @@ impl StreamClient {
         let request = self.authorized(self.http.get(&self.status_url));
         let response = answered(request.timeout(ANSWER).send().await).await?;
         let body = response.bytes().await.map_err(|error| Cause::Unreachable(chain(&error)))?;
-        serde_json::from_slice(&body).map_err(|_| Cause::Refused {
-            status: 404,
-            text: "the status cannot be read".to_owned(),
-            retry_after: None,
+        serde_json::from_slice(&body).map_err(|_| {
+            let text = "the status cannot be read".to_owned();
+            Cause::Refused(Refusal { status: 404, text, ..Refusal::default() })
         })
     }
 
@@ -156,7 +152,7 @@ async fn answered(sent: Result<Response, reqwest::Error>) -> Result<Response, Ca
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(seconds_as_ms).map(Duration::from_millis);
     let body = response.bytes().await.unwrap_or_default();
-    Err(Cause::Refused { status: status.as_u16(), text: refused::said(&body, SAID_IN), retry_after })
+    Err(Cause::Refused(Refusal::read::<Fault>(status.as_u16(), retry_after, &body)))
 }
 
 /// The one version that is spoken.

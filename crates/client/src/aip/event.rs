@@ -46,5 +46,21 @@ pub enum Event {
     Trouble(Trouble),
 }
 
+impl Event {
+    pub(super) fn lost(cause: Cause, retry_in: Option<Duration>) -> Self {
+        match retry_in {
+            Some(retry_in) => Self::Disconnected { cause, retry_in },
+            None => Self::Closed { cause },
+        }
+    }
+}
+
+/// The connection of a device at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Whether the server knows the device right now.
+    pub connected: bool,
+}
+
 /// Events since a client was asked for them.
 pub type Events = crate::events::Events<Event>;

@@ -1,13 +1,13 @@
 //! One task, as the one who asked for it sees it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 use switchboard_aip::client::{Ending, FailureKind};
 use tokio::sync::mpsc;
 
-use super::error::{ClientError, TaskError};
-use super::link::Control;
+use super::error::TaskError;
 
 /// What happens to a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,57 +19,44 @@ pub enum TaskUpdate {
 }
 
 /// The tasks of a client that somebody waits for.
-#[derive(Debug)]
-pub(super) struct Tasks {
-    handles: mpsc::WeakUnboundedSender<Control>,
-    open: BTreeMap<String, mpsc::Sender<TaskUpdate>>,
-}
+#[derive(Debug, Default)]
+pub(super) struct Tasks(BTreeMap<String, mpsc::Sender<TaskUpdate>>);
 
 impl Tasks {
-    pub(super) fn new(handles: mpsc::WeakUnboundedSender<Control>) -> Self {
-        Self { handles, open: BTreeMap::new() }
-    }
-
-    /// The task of this name, which was submitted just now.
-    pub(super) fn open(&mut self, session_id: String) -> Result<Task, ClientError> {
-        let handle = self.handles.upgrade().ok_or(ClientError::Closed)?;
-        let (task, updates) = Task::new(session_id.clone(), handle);
-        self.open.insert(session_id, updates);
-        Ok(task)
+    /// The task of this name, which was submitted just now, and how it is cancelled.
+    pub(super) fn open(
+        &mut self,
+        session_id: String,
+        cancel: impl Fn(String, String) + Send + Sync + 'static,
+    ) -> Task {
+        let (sender, updates) = mpsc::channel(UPDATES);
+        self.0.insert(session_id.clone(), sender);
+        Task { session_id, updates, cancel: Box::new(cancel), over: false }
     }
 
     pub(super) fn accepted(&self, session_id: &str) {
-        if let Some(task) = self.open.get(session_id) {
+        if let Some(task) = self.0.get(session_id) {
             let _ = task.try_send(TaskUpdate::Accepted);
         }
     }
 
     pub(super) fn ended(&mut self, session_id: &str, ending: impl FnOnce() -> Ending) {
-        if let Some(task) = self.open.remove(session_id) {
+        if let Some(task) = self.0.remove(session_id) {
             let _ = task.try_send(TaskUpdate::Ended(ending()));
         }
     }
 }
 
 /// A task. Dropping it before its end cancels it.
-#[derive(Debug)]
 pub struct Task {
     session_id: String,
     updates: mpsc::Receiver<TaskUpdate>,
-    handle: mpsc::UnboundedSender<Control>,
+    /// Cancels the task with this id for this reason.
+    cancel: Box<dyn Fn(String, String) + Send + Sync>,
     over: bool,
 }
 
 impl Task {
-    /// Answers the task, and where its updates go.
-    pub(super) fn new(
-        session_id: String,
-        handle: mpsc::UnboundedSender<Control>,
-    ) -> (Self, mpsc::Sender<TaskUpdate>) {
-        let (sender, updates) = mpsc::channel(UPDATES);
-        (Self { session_id, updates, handle, over: false }, sender)
-    }
-
     /// What the server calls it.
     pub fn session_id(&self) -> &str {
         &self.session_id
@@ -77,9 +64,7 @@ impl Task {
 
     /// Wants it to end; the end follows.
     pub fn cancel(&self, reason: impl Into<String>) {
-        let (session_id, reason) = (self.session_id.clone(), reason.into());
-        // Without the client it has ended.
-        let _ = self.handle.send(Control::Cancel { session_id, reason });
+        (self.cancel)(self.session_id.clone(), reason.into());
     }
 
     /// The next update; none after the last one.
@@ -115,6 +100,12 @@ impl Task {
         }
         let (kind, error) = (FailureKind::ExecutionError, "the end was read already".to_owned());
         Err(TaskError { kind, error, result: Value::Null })
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Task").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 

@@ -162,7 +162,7 @@ impl<T: Tools> Erased for T {
     }
 }
 
-/// The answer to `list_tools` (§5.4).
+/// The answer to `list_tools`.
 fn listing(mut tools: Vec<ToolInfo>, parameters: &Map<String, Value>) -> Result<Value, ToolFailure> {
     let wanted = |key: &str| parameters.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     if let Some(tool_type) = wanted("tool_type") {

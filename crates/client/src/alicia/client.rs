@@ -1,42 +1,39 @@
 //! The handle of a client.
 
 use switchboard_alicia::Id;
+use switchboard_alicia::client::{AliciaClient, CommandError, Outcome, RequestKey};
 use switchboard_alicia::message::{MemoryActionKind, MemoryContent};
 use switchboard_core::Timestamp;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::oneshot;
 
-use super::actor::{Actor, Command, Control};
 use super::conversation::{Conversation, Join};
 use super::error::{ClientError, ConnectError};
 use super::event::{Events, Snapshot};
-use super::options::Options;
+use super::options::Connect;
+use super::shell::Shell;
 use super::updates::Updates;
-use switchboard_alicia::client::{AliciaClient, CommandError, Outcome, RequestKey};
+use crate::driver::{Handle, connection, seed};
 
 /// A connection to an Alicia server that comes back by itself. Clones share it; when the last clone and the
 /// last [`Conversation`] are dropped, it is closed.
 #[derive(Debug, Clone)]
 pub struct Client {
-    commands: mpsc::Sender<Command>,
-    control: mpsc::UnboundedSender<Control>,
-    snapshot: watch::Receiver<Snapshot>,
+    pub(super) handle: Handle<Shell>,
 }
 
+connection!(Client, Snapshot, Connect);
+
 impl Client {
-    /// Connects. Must be called within a tokio runtime.
+    /// A client that does nothing before [`Self::online`] is called. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// There is no connection; [`super::Cause::advice`] says what to do.
-    pub async fn connect(options: Options) -> Result<Self, ConnectError> {
-        let first = options.first;
-        let (commands, command_queue) = mpsc::channel(COMMANDS);
-        let (control, control_queue) = mpsc::unbounded_channel();
-        let (actor, snapshot) = Actor::new(options, command_queue, control_queue)?;
-        tokio::spawn(actor.run());
-        let client = Self { commands, control, snapshot };
-        let connected = client.ask(|reply| Command::Connect { first, reply }).await;
-        connected.unwrap_or(Err(ConnectError::ClientClosed))?;
-        Ok(client)
+    /// The options contradict themselves or each other.
+    pub fn new(connect: Connect) -> Result<Self, ConnectError> {
+        let target = connect.socket()?;
+        let crate::Connect { first, backoff, mut config, .. } = connect;
+        config.backoff = backoff.unwrap_or(config.backoff);
+        let machine = AliciaClient::new(config, seed());
+        Ok(Self { handle: Handle::start(Shell::default(), machine, target, first, Snapshot::default()) })
     }
 
     /// Follows a conversation, or makes one; done when the server lets this client follow it.
@@ -44,9 +41,9 @@ impl Client {
     /// # Errors
     /// It is not to be had, or followed already.
     pub async fn conversation(&self, join: Join) -> Result<(Conversation, Updates), ClientError> {
-        let (client, control) = (self.clone(), self.control.clone());
-        let (id, guard, updates) = self.ask(|reply| Command::Join { join, control, reply }).await??;
-        Ok((Conversation::new(id, client, guard), updates))
+        let joined = self.handle.answer(|shell, work, reply| shell.join(join, work, reply));
+        let (id, guard, updates) = joined.await??;
+        Ok((Conversation::new(id, self.clone(), guard), updates))
     }
 
     /// Has something remembered for this user; answers the id of the memory.
@@ -75,27 +72,7 @@ impl Client {
 
     /// The network is back: if the connection is lost, it is tried at once.
     pub fn network_is_back(&self) {
-        let _ = self.control.send(Control::NetworkIsBack);
-    }
-
-    /// The connection as it is now.
-    pub fn snapshot(&self) -> Snapshot {
-        self.snapshot.borrow().clone()
-    }
-
-    /// Events of the connection from now on.
-    pub fn events(&self) -> Events {
-        let (sender, receiver) = mpsc::channel(EVENTS);
-        let _ = self.control.send(Control::Subscribe(sender));
-        Events::new(receiver)
-    }
-
-    /// Leaves. Done when the connection is closed.
-    pub async fn close(&self) {
-        let (reply, closed) = oneshot::channel();
-        // If it is closed already, that is fine.
-        let _ = self.control.send(Control::Close(reply));
-        let _ = closed.await;
+        self.handle.teller().tell(|_, work| work.machine.network_is_back());
     }
 
     /// Asks the server for something; done when that is settled. Answers what the machine said at once, too.
@@ -122,21 +99,12 @@ impl Client {
         });
         let (reply, settling) = oneshot::channel();
         let settling = Settling(settling);
-        self.commands.send(Command::Request { ask, reply }).await.map_err(|_| ClientError::Closed)?;
+        self.handle.ask(move |shell, work| shell.request(ask, work, reply)).await?;
         match told.await {
             Ok(at_once) => Ok((at_once, settling)),
             // It was refused here.
             Err(_) => Err(settling.outcome().await.err().unwrap_or(ClientError::Closed)),
         }
-    }
-
-    pub(super) async fn ask<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, ClientError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| ClientError::Closed)?;
-        answer.await.map_err(|_| ClientError::Closed)
     }
 }
 
@@ -149,8 +117,3 @@ impl Settling {
         self.0.await.unwrap_or(Err(ClientError::Closed))
     }
 }
-
-/// Commands that may wait.
-const COMMANDS: usize = 64;
-/// Events that may wait, per subscriber.
-const EVENTS: usize = 256;

@@ -8,13 +8,13 @@ use switchboard_alicia::message::{
     CommentaryType, ControlVariation, FeedbackConfirmation, Mode, NoteAction, NoteCategory, Preset, StopType,
     SyncMessage, SyncResponse, Vote, Weights,
 };
-use switchboard_core::Pii;
-use tokio::sync::mpsc;
+use switchboard_core::{Pii, Timestamp};
 
-use super::actor::{Command, Control};
 use super::client::{Client, Settling};
 use super::error::ClientError;
+use super::shell::Shell;
 use super::tool::{Handler, ToolCall, ToolFailure};
+use crate::driver::Teller;
 use switchboard_alicia::client::{self as half, Ballot, ConversationKey, Outcome, RequestError, Since};
 
 /// Which conversation to follow, from where on, and with which tools.
@@ -163,7 +163,7 @@ impl Conversation {
         R: Future<Output = Result<serde_json::Value, ToolFailure>> + Send + 'static,
     {
         let (key, name, handler) = (self.guard.key, name.into(), Handler::new(handler));
-        self.client.ask(|reply| Command::Tool { key, name, handler, reply }).await?
+        self.client.handle.ask(move |shell, work| shell.tool(key, name, handler, work)).await?
     }
 
     /// Votes; answers all votes.
@@ -269,7 +269,7 @@ impl Conversation {
     /// The client was closed.
     pub async fn mark(&self) -> Result<i32, ClientError> {
         let key = self.guard.key;
-        let mark = self.client.ask(|reply| Command::Mark { key, reply }).await?;
+        let mark = self.client.handle.ask(move |_, work| work.machine.mark(key)).await?;
         mark.ok_or(ClientError::Closed)
     }
 
@@ -283,7 +283,7 @@ impl Conversation {
         ask: impl FnOnce(
             ConversationKey,
             &mut half::AliciaClient,
-            switchboard_core::Timestamp,
+            Timestamp,
         ) -> Result<half::RequestKey, half::CommandError>
         + Send
         + 'static,
@@ -320,17 +320,17 @@ impl Sent {
 #[derive(Debug)]
 pub(super) struct Guard {
     key: ConversationKey,
-    control: mpsc::UnboundedSender<Control>,
+    teller: Teller<Shell>,
 }
 
 impl Guard {
-    pub(super) const fn new(key: ConversationKey, control: mpsc::UnboundedSender<Control>) -> Self {
-        Self { key, control }
+    pub(super) const fn new(key: ConversationKey, teller: Teller<Shell>) -> Self {
+        Self { key, teller }
     }
 
     fn leave(&self) {
-        // Without the task behind the client there is nothing to leave.
-        let _ = self.control.send(Control::Leave(self.key));
+        let key = self.key;
+        self.teller.tell(move |_, work| work.machine.leave(key));
     }
 }
 

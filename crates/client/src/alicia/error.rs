@@ -1,88 +1,11 @@
 //! What can go wrong, and what to do about it.
 
-use std::time::Duration;
+use switchboard_alicia::client::{CommandError, Ended, Fault, RequestError};
+use switchboard_core::client::Refusal;
 
-use super::options::OptionsError;
-use crate::refused::{self, Undialled};
-use crate::socket::DialError;
-use switchboard_alicia::client::{Cause as LinkCause, CommandError, Ended, RequestError};
+use crate::driver::errors;
 
-/// Why there is no connection.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Cause {
-    /// No address, no route, no TLS, no answer.
-    #[error("the server cannot be reached: {0}")]
-    Unreachable(String),
-    /// The server answered the request with a status.
-    #[error("{}", refused::words(*.status, .text, "Alicia"))]
-    Refused {
-        /// HTTP status.
-        status: u16,
-        /// What the server said.
-        text: String,
-        /// When to try again.
-        retry_after: Option<Duration>,
-    },
-    /// There was one.
-    #[error(transparent)]
-    Lost(LinkCause),
-}
-
-impl Cause {
-    /// Whether to come back.
-    pub fn is_temporary(&self) -> bool {
-        match self {
-            Self::Unreachable(_) => true,
-            Self::Refused { status, .. } => refused::is_temporary(*status),
-            Self::Lost(cause) => cause.is_temporary(),
-        }
-    }
-
-    /// What a person can do about it.
-    pub fn advice(&self) -> &'static str {
-        match self {
-            Self::Unreachable(_) => "check the address and whether the server runs",
-            Self::Refused { status: 401, .. } => "give a valid token, or a new one if it has expired",
-            Self::Refused { status: 403, .. } => "use a token that may do this, or ask for permission",
-            Self::Refused { status: 429 | 503, .. } => "wait, then try again",
-            Self::Refused { .. } => "check the URL: it must lead to an Alicia server",
-            Self::Lost(_) => "connect again",
-        }
-    }
-
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            Self::Unreachable(_) | Self::Lost(_) => None,
-        }
-    }
-}
-
-impl From<DialError> for Cause {
-    fn from(error: DialError) -> Self {
-        match Undialled::of(&error, SAID_IN) {
-            Undialled::Unreachable(what) => Self::Unreachable(what),
-            Undialled::Refused { status, text, retry_after } => Self::Refused { status, text, retry_after },
-        }
-    }
-}
-
-/// Where an error in JSON has its words (§7).
-pub(super) const SAID_IN: &str = "message";
-
-/// Why a client could not connect.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The options contradict themselves or each other.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    /// It was tried.
-    #[error(transparent)]
-    Failed(#[from] Cause),
-    /// The client was closed meanwhile.
-    #[error("the client was closed")]
-    ClientClosed,
-}
+errors!(Fault, ClientError::Closed);
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -111,7 +34,7 @@ fn ended(ended: &Ended) -> String {
 }
 
 /// Why a request over HTTP was not answered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LibraryError {
     /// Not reached, or refused with a status.
     #[error(transparent)]
@@ -124,6 +47,6 @@ pub enum LibraryError {
 impl LibraryError {
     /// Whether there is no such thing, or it is somebody else's.
     pub const fn is_not_found(&self) -> bool {
-        matches!(self, Self::Failed(Cause::Refused { status: 404, .. }))
+        matches!(self, Self::Failed(Cause::Refused(Refusal { status: 404, .. })))
     }
 }

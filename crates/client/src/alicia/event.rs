@@ -1,28 +1,9 @@
 //! What happens to a connection.
 
-use std::time::Duration;
-
-use super::error::Cause;
+use switchboard_alicia::client::Fault;
 
 /// What happens to the connection.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ConnectionEvent {
-    /// Connected; conversations go on.
-    Connected,
-    /// Not connected; the client tries again.
-    Disconnected {
-        /// Why.
-        cause: Cause,
-        /// When it will.
-        retry_in: Duration,
-    },
-    /// Not connected, and it stays so.
-    Closed {
-        /// Why.
-        cause: Cause,
-    },
-}
-
+pub type ConnectionEvent = crate::ConnectionEvent<Fault>;
 /// Connection events since [`super::Client::events`] was called.
 pub type Events = crate::events::Events<ConnectionEvent>;
 

@@ -7,12 +7,13 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, Response, Url};
 use serde_json::{Map, Value, json};
 use switchboard_alicia::Id;
+use switchboard_alicia::client::Fault;
+use switchboard_core::client::Refusal;
 
-use super::error::{Cause, ConnectError, LibraryError, SAID_IN};
-use super::options::Options;
+use super::error::{Cause, ConnectError, LibraryError};
+use super::options::{Connect, PATH};
 use super::rows::{ConversationRow, MemoryRow, MessageRow, Page, SyncCounts};
-use crate::http::{self, chain};
-use crate::refused;
+use crate::http::chain;
 use crate::socket::seconds_as_ms;
 
 /// Conversations and messages as they are stored. Cheap to clone; needs no connection.
@@ -28,14 +29,15 @@ impl Library {
     ///
     /// # Errors
     /// The options contradict themselves or each other.
-    pub fn new(options: &Options) -> Result<Self, ConnectError> {
-        let endpoint = options.endpoint()?;
-        let builder = http::client(endpoint.secure, &options.trust).map_err(super::OptionsError::from)?;
-        let builder = builder.connect_timeout(options.dial_timeout).timeout(ANSWER);
-        let http = builder.build().map_err(|error| Cause::Unreachable(chain(&error)))?;
-        let base = options.http("/api/v1")?;
+    pub fn new(connect: &Connect) -> Result<Self, ConnectError> {
+        let http = connect
+            .http_client()?
+            .timeout(ANSWER)
+            .build()
+            .map_err(|error| Cause::Unreachable(chain(&error)))?;
+        let base = connect.http_url(PATH, "/api/v1")?;
         let base = Url::parse(&base).map_err(|_| super::OptionsError::Url(base))?;
-        Ok(Self { http, base, token: options.token.clone() })
+        Ok(Self { http, base, token: connect.exposed_token().map(str::to_owned) })
     }
 
     /// Conversations of this user, the most recently used first; `before` is [`Page::next`].
@@ -221,8 +223,7 @@ impl Library {
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = retry_after.and_then(seconds_as_ms).map(Duration::from_millis);
         let body = response.bytes().await.unwrap_or_default();
-        let text = refused::said(&body, SAID_IN);
-        Err(Cause::Refused { status: status.as_u16(), text, retry_after }.into())
+        Err(Cause::Refused(Refusal::read::<Fault>(status.as_u16(), retry_after, &body)).into())
     }
 }
 

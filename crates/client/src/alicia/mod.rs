@@ -5,10 +5,10 @@
 //! is told in its order, nothing is told twice, and what was asked meanwhile is asked then.
 //!
 //! ```no_run
-//! use switchboard_client::alicia::{Client, ConversationEvent, Join, Options};
+//! use switchboard_client::alicia::{Client, Connect, ConversationEvent, Join};
 //!
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect(Options::new("ws://127.0.0.1:4600").token("secret")).await?;
+//! let client = Client::connect(Connect::new("ws://127.0.0.1:4600").token("secret")).await?;
 //! let clock = |_call| async { Ok(serde_json::json!({ "time": "12:00" })) };
 //! let (conversation, mut updates) = client.conversation(Join::create().tool("clock", clock)).await?;
 //! let question = conversation.say("What time is it?").await?;
@@ -24,7 +24,6 @@
 //! # }
 //! ```
 
-mod actor;
 mod client;
 mod conversation;
 mod error;
@@ -32,6 +31,7 @@ mod event;
 mod library;
 mod options;
 mod rows;
+mod shell;
 mod tool;
 mod updates;
 
@@ -45,16 +45,17 @@ pub use switchboard_alicia::message::{
 };
 pub use switchboard_alicia::{AliciaLimits, Code, Id};
 
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 pub use client::Client;
 pub use conversation::{Conversation, Join, Sent};
 pub use error::{Cause, ClientError, ConnectError, LibraryError};
 pub use event::{ConnectionEvent, Events, Snapshot};
 pub use library::Library;
-pub use options::{FirstAttempt, Options, OptionsError};
+pub use options::Connect;
 pub use rows::{ConversationRow, MemoryRow, MessageRow, Page, SyncCounts};
 pub use switchboard_alicia::client::{
-    Answer, Ballot, Cause as LinkCause, ClientConfig, CommandError, ConversationEvent, Ended, Joined,
-    Outcome, RequestError, Since,
+    Answer, Ballot, ClientConfig, CommandError, ConversationEvent, Ended, Fault, Joined, Outcome,
+    RequestError, Since,
 };
 pub use tool::{ToolCall, ToolFailure};
 pub use updates::{TurnError, Updates};

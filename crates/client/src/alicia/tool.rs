@@ -1,20 +1,14 @@
-//! Tools that this client runs, and those that run.
+//! Tools that this client runs.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use switchboard_alicia::Id;
+use switchboard_alicia::client::{ToolOutcome, ToolRun};
 use switchboard_core::Pii;
-use tokio::task::{AbortHandle, JoinSet};
 
-use switchboard_alicia::client::{ConversationKey, ToolOutcome, ToolRun};
+use crate::tool;
 
 /// A tool that is to be run.
 #[derive(Clone, PartialEq)]
@@ -29,6 +23,18 @@ pub struct ToolCall {
     pub parameters: Value,
     /// How long it may take; the client sees to it.
     pub budget: Duration,
+}
+
+impl ToolCall {
+    pub(super) fn new(run: ToolRun) -> Self {
+        Self {
+            id: run.id,
+            message: run.message,
+            name: run.name,
+            parameters: serde_json::to_value(&run.parameters.0).unwrap_or_default(),
+            budget: Duration::from_millis(run.budget_ms.into()),
+        }
+    }
 }
 
 /// Does not show the arguments.
@@ -81,111 +87,20 @@ impl ToolFailure {
 }
 
 /// Runs a tool.
-#[derive(Clone)]
-pub(super) struct Handler(
-    Arc<dyn Fn(ToolCall) -> BoxFuture<'static, Result<Value, ToolFailure>> + Send + Sync>,
-);
+pub(super) type Handler = tool::Handler<ToolCall, Result<Value, ToolFailure>>;
 
-impl Handler {
-    pub(super) fn new<F, R>(handler: F) -> Self
-    where
-        F: Fn(ToolCall) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Value, ToolFailure>> + Send + 'static,
-    {
-        Self(Arc::new(move |call| Box::pin(handler(call))))
-    }
-
-    /// Runs it to its end, whatever happens.
-    async fn run(self, call: ToolCall) -> ToolOutcome {
-        let failed = |message: String, partial| ToolOutcome::Failed { message: Pii(message), partial };
-        // Also what a tool does before its first await may panic.
-        let ran = AssertUnwindSafe(async move { (self.0)(call).await }).catch_unwind().await;
-        match ran {
-            Ok(Ok(value)) => match value.try_into() {
-                Ok(value) => ToolOutcome::Done(value),
-                Err(_) => failed("the result cannot be sent".to_owned(), None),
-            },
-            Ok(Err(ToolFailure::Invalid(message))) => ToolOutcome::Invalid(Pii(message)),
-            Ok(Err(ToolFailure::Failed { message, partial })) => {
-                failed(message, partial.and_then(|partial| partial.try_into().ok()))
-            }
-            Err(_) => failed("the tool broke".to_owned(), None),
+/// Runs a tool to its end, whatever happens. The state machine keeps its time.
+pub(super) async fn run(handler: Handler, call: ToolCall) -> ToolOutcome {
+    let failed = |message: String, partial| ToolOutcome::Failed { message: Pii(message), partial };
+    match handler.run(call).await {
+        Some(Ok(value)) => match value.try_into() {
+            Ok(value) => ToolOutcome::Done(value),
+            Err(_) => failed("the result cannot be sent".to_owned(), None),
+        },
+        Some(Err(ToolFailure::Invalid(message))) => ToolOutcome::Invalid(Pii(message)),
+        Some(Err(ToolFailure::Failed { message, partial })) => {
+            failed(message, partial.and_then(|partial| partial.try_into().ok()))
         }
-    }
-}
-
-impl fmt::Debug for Handler {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Handler(…)")
-    }
-}
-
-/// The tools of all conversations, and those that run. The state machine keeps their time.
-#[derive(Default)]
-pub(super) struct Workshop {
-    handlers: BTreeMap<(ConversationKey, String), Handler>,
-    tasks: JoinSet<Done>,
-    running: BTreeMap<(ConversationKey, Id), AbortHandle>,
-}
-
-/// A tool that has run.
-pub(super) struct Done {
-    pub(super) conversation: ConversationKey,
-    pub(super) request: Id,
-    pub(super) outcome: ToolOutcome,
-}
-
-impl Workshop {
-    pub(super) fn add(&mut self, conversation: ConversationKey, name: String, handler: Handler) {
-        self.handlers.insert((conversation, name), handler);
-    }
-
-    pub(super) fn start(&mut self, conversation: ConversationKey, run: ToolRun) {
-        let handler = self.handlers.get(&(conversation, run.name.clone())).cloned();
-        let request = run.id.clone();
-        let key = (conversation, run.id.clone());
-        let call = ToolCall {
-            id: run.id,
-            message: run.message,
-            name: run.name,
-            parameters: serde_json::to_value(&run.parameters.0).unwrap_or_default(),
-            budget: Duration::from_millis(run.budget_ms.into()),
-        };
-        let task = self.tasks.spawn(async move {
-            let outcome = match handler {
-                Some(handler) => handler.run(call).await,
-                None => ToolOutcome::Failed { message: Pii("nobody runs it".to_owned()), partial: None },
-            };
-            Done { conversation, request, outcome }
-        });
-        self.running.insert(key, task);
-    }
-
-    /// Its outcome is not wanted any more.
-    pub(super) fn stop(&mut self, conversation: ConversationKey, request: Id) {
-        if let Some(task) = self.running.remove(&(conversation, request)) {
-            task.abort();
-        }
-    }
-
-    /// The conversation is over.
-    pub(super) fn forget(&mut self, conversation: ConversationKey) {
-        self.handlers.retain(|(of, _), _| *of != conversation);
-    }
-
-    /// The next one that is done; none while nothing runs. May be dropped at any time.
-    pub(super) async fn next(&mut self) -> Option<Done> {
-        loop {
-            // Those that were stopped have nothing to say.
-            if let Ok(done) = self.tasks.join_next().await? {
-                self.running.remove(&(done.conversation, done.request.clone()));
-                return Some(done);
-            }
-        }
-    }
-
-    /// Stops everything and waits until it has.
-    pub(super) async fn shutdown(&mut self) {
-        self.tasks.shutdown().await;
+        None => failed("the tool broke".to_owned(), None),
     }
 }

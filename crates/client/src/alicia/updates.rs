@@ -47,6 +47,7 @@ impl Updates {
                 Some(_) | None => self.next().await,
             };
             let Some(event) = event else { return Err(TurnError::Closed(Ended::Left)) };
+            #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else belongs to the answer")]
             match event {
                 ConversationEvent::Started { answer, question: Some(of) } if of == *question => {
                     of_it = Some(answer);
@@ -68,25 +69,7 @@ impl Updates {
                     other => answered = other,
                 },
                 ConversationEvent::Closed(why) => return Err(TurnError::Closed(why)),
-                ConversationEvent::Joined(_)
-                | ConversationEvent::Question(_)
-                | ConversationEvent::Heard(_)
-                | ConversationEvent::Started { .. }
-                | ConversationEvent::Piece { .. }
-                | ConversationEvent::Interrupted { .. }
-                | ConversationEvent::Answered(_)
-                | ConversationEvent::Reasoning(_)
-                | ConversationEvent::Remembered(_)
-                | ConversationEvent::ToolUsed(_)
-                | ConversationEvent::RunTool(_)
-                | ConversationEvent::StopTool(_)
-                | ConversationEvent::ToolResult(_)
-                | ConversationEvent::Remarked(_)
-                | ConversationEvent::Audio(_)
-                | ConversationEvent::ServerInfo(_)
-                | ConversationEvent::Updated(_)
-                | ConversationEvent::Elites(_)
-                | ConversationEvent::Error(_) => {}
+                _ => {}
             }
         }
     }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_asp::client::Cause;
 use switchboard_asp::message::{
     Ask, Call, End, ErrorBody, Features, Notice, Record, RecordBody, Status, ToolActivity, ToolDef, Usage,
 };
 use switchboard_asp::value::Value;
+
+use super::error::Cause;
 
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +106,7 @@ pub enum ConnectionEvent {
     Push(RequestEvent),
     /// An error that concerns the connection.
     Error(ErrorBody),
-    /// Not connected, and it stays so; see [`super::Client::reconnect`].
+    /// Not connected, and it stays so; see [`super::Client::online`].
     Closed {
         /// Why.
         cause: Cause,
@@ -126,6 +127,12 @@ pub struct Snapshot {
     pub features: Features,
     /// The server's tools, by name.
     pub tools: Arc<[ToolDef]>,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self { connected: false, cid: None, features: Features::BARE, tools: Arc::new([]) }
+    }
 }
 
 /// What became of a new token.

@@ -2,13 +2,13 @@
 //!
 //! A [`Client`] is a cheap handle. One task behind it owns the connection: it dials, negotiates, comes back after
 //! a loss and resumes, so that a request usually does not notice. A [`Request`] is a stream of typed events; one
-//! that is read slowly holds up nothing but itself, because its credit stays with it (§12.1).
+//! that is read slowly holds up nothing but itself, because its credit stays with it.
 //!
 //! ```no_run
-//! use switchboard_client::asp::{Client, Invoke, Options, ToolFailure, tool};
+//! use switchboard_client::asp::{Client, Invoke, Connect, ToolFailure, tool};
 //!
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-//! let options = Options::new("wss://agents.example.com")
+//! let connect = Connect::new("wss://agents.example.com")
 //!     .token("secret")
 //!     .tool(tool("add", "Adds two numbers", serde_json::json!({"type": "object"}))?)
 //!     .on_call(|call| async move {
@@ -18,24 +18,22 @@
 //!             None => Err(ToolFailure::new("INVALID_ARGS", "a and b must be integers")),
 //!         }
 //!     });
-//! let client = Client::connect(options).await?;
+//! let client = Client::connect(connect).await?;
 //! let answer = client.invoke(Invoke::chat("What is 2 + 3?")).await?.collect_text().await?;
 //! # drop(answer);
 //! # Ok(())
 //! # }
 //! ```
 
-mod actor;
-mod calls;
 mod client;
 mod error;
 mod event;
 mod options;
 mod request;
+mod shell;
 mod tool;
-mod transport;
 
-pub use switchboard_asp::client::{Answer, Cause, CommandError, Loss, Refused};
+pub use switchboard_asp::client::{Answer, CommandError, Fault, Loss, Violation};
 pub use switchboard_asp::error::Code;
 pub use switchboard_asp::message::{
     Annotations, Ask, Call, ClientInfo, Enc, End, ErrorBody, Feature, Features, Finish, Input, Invoke,
@@ -43,9 +41,11 @@ pub use switchboard_asp::message::{
 };
 pub use switchboard_asp::{Map, Value};
 
+pub use crate::connect::Bearer;
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 pub use client::Client;
-pub use error::{ClientError, ConnectError, RequestError};
+pub use error::{Cause, ClientError, ConnectError, RequestError};
 pub use event::{ConnectionEvent, Events, Renewed, RequestEvent, Snapshot};
-pub use options::{Bearer, FirstAttempt, Options, OptionsError};
+pub use options::{Connect, Settings};
 pub use request::{Collected, Interrupter, Request};
 pub use tool::{ToolCall, ToolFailure, tool};

@@ -7,9 +7,10 @@ use futures_util::Stream;
 use switchboard_asp::message::End;
 use tokio::sync::mpsc;
 
-use super::actor::Control;
 use super::error::RequestError;
 use super::event::RequestEvent;
+use super::shell::{Shell, Work};
+use crate::driver::Teller;
 
 /// A stream of events that ends with [`RequestEvent::End`] or an error.
 ///
@@ -87,7 +88,7 @@ impl Request {
         self.consumed = self.consumed.saturating_add(u64::from(delivery.credit));
         if self.consumed >= REPORT_AT && !self.over {
             let bytes = std::mem::take(&mut self.consumed);
-            self.interrupter.send(|id, key| Control::Consumed { id, key, bytes });
+            self.interrupter.tell(move |id, key, shell, work| shell.consumed(id, key, bytes, work));
         }
         Poll::Ready(Some(delivery.event))
     }
@@ -104,7 +105,7 @@ impl Stream for Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if !self.over {
-            self.interrupter.send(|id, key| Control::Dropped { id, key });
+            self.interrupter.tell(|id, key, shell, work| shell.dropped(id, key, work));
         }
     }
 }
@@ -114,22 +115,22 @@ impl Drop for Request {
 pub struct Interrupter {
     id: u16,
     key: u64,
-    control: mpsc::UnboundedSender<Control>,
+    teller: Teller<Shell>,
 }
 
 impl Interrupter {
-    pub(super) fn new(id: u16, key: u64, control: mpsc::UnboundedSender<Control>) -> Self {
-        Self { id, key, control }
+    pub(super) fn new(id: u16, key: u64, teller: Teller<Shell>) -> Self {
+        Self { id, key, teller }
     }
 
     /// Stops it.
     pub fn interrupt(&self) {
-        self.send(|id, key| Control::Interrupt { id, key });
+        self.tell(|id, key, shell, work| shell.interrupt(id, key, work));
     }
 
-    fn send(&self, control: impl FnOnce(u16, u64) -> Control) {
-        // Without the task behind the client there is nothing to stop.
-        let _ = self.control.send(control(self.id, self.key));
+    fn tell(&self, job: impl FnOnce(u16, u64, &mut Shell, &mut Work) + Send + 'static) {
+        let (id, key) = (self.id, self.key);
+        self.teller.tell(move |shell, work| job(id, key, shell, work));
     }
 }
 

@@ -1,21 +1,17 @@
 //! Tools that this client executes.
 
-use std::fmt;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use switchboard_asp::error::FieldError;
 use switchboard_asp::message::{Call, CallFailure, ToolDef};
 use switchboard_asp::value::{Map, Value};
 
+use crate::tool;
+
 /// A tool of this client, from its name, its description and the JSON Schema of its arguments.
 ///
 /// # Errors
-/// The name or the schema is not valid (§10).
+/// The name or the schema is not valid.
 pub fn tool(name: &str, description: &str, input_schema: serde_json::Value) -> Result<ToolDef, FieldError> {
     let schema = Value::try_from(input_schema).unwrap_or(Value::Null);
     let map = Map::new().with("name", name).with("description", description).with("input_schema", schema);
@@ -67,40 +63,20 @@ impl ToolFailure {
 }
 
 /// Executes calls.
-#[derive(Clone)]
-pub(super) struct Handler(Arc<dyn Fn(ToolCall) -> BoxFuture<'static, Outcome> + Send + Sync>);
+pub(super) type Handler = tool::Handler<ToolCall, Result<serde_json::Value, ToolFailure>>;
 
-impl Handler {
-    pub(super) fn new<F, R>(handler: F) -> Self
-    where
-        F: Fn(ToolCall) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<serde_json::Value, ToolFailure>> + Send + 'static,
-    {
-        Self(Arc::new(move |call| Box::pin(handler(call))))
-    }
-
-    /// Executes a call within its time.
-    pub(super) async fn run(self, call: ToolCall) -> Result<Option<Value>, CallFailure> {
-        let timeout = call.timeout;
-        // Also what the handler does before its first await may panic.
-        let run = AssertUnwindSafe(async move { (self.0)(call).await }).catch_unwind();
-        let failure = match tokio::time::timeout(timeout, run).await {
-            Ok(Ok(Ok(output))) => match Value::try_from(output) {
-                Ok(value) => return Ok(Some(value)),
-                Err(error) => ToolFailure::new("BAD_OUTPUT", error.to_string()),
-            },
-            Ok(Ok(Err(failure))) => failure,
-            Ok(Err(_)) => ToolFailure::new("PANICKED", "the tool broke"),
-            Err(_) => ToolFailure::new("TIMEOUT", "the tool took too long"),
-        };
-        Err(failure.into())
-    }
-}
-
-impl fmt::Debug for Handler {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Handler(…)")
-    }
+/// Executes a call within its time.
+pub(super) async fn run(handler: Handler, call: ToolCall) -> Result<Option<Value>, CallFailure> {
+    let failure = match tokio::time::timeout(call.timeout, handler.run(call)).await {
+        Ok(Some(Ok(output))) => match Value::try_from(output) {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => ToolFailure::new("BAD_OUTPUT", error.to_string()),
+        },
+        Ok(Some(Err(failure))) => failure,
+        Ok(None) => ToolFailure::new("PANICKED", "the tool broke"),
+        Err(_) => ToolFailure::new("TIMEOUT", "the tool took too long"),
+    };
+    Err(failure.into())
 }
 
 impl From<ToolFailure> for CallFailure {
@@ -108,5 +84,3 @@ impl From<ToolFailure> for CallFailure {
         Self { name: failure.name, msg: failure.message }
     }
 }
-
-type Outcome = Result<serde_json::Value, ToolFailure>;

@@ -15,8 +15,9 @@ use tokio::time::sleep;
 use super::invocation::{Invocation, answers};
 use super::records::added;
 use crate::endpoint::is_loopback;
+use switchboard_core::client::{Refusal, words};
+
 use crate::http::{chain, client};
-use crate::refused::{is_temporary, said};
 use crate::tls::{TlsError, Trust};
 
 /// Calls relays; one for all invocations.
@@ -194,7 +195,7 @@ impl Relay {
         if status.is_success() {
             return Ok(body.freeze());
         }
-        Err(RelayError::Refused { status: status.as_u16(), message: said(&body, "error") })
+        Err(RelayError::Refused { status: status.as_u16(), message: words(&body, "/error") })
     }
 
     fn cancel_url(&self) -> Result<&str, RelayError> {
@@ -298,7 +299,7 @@ impl RelayError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
-            Self::Refused { status, .. } => is_temporary(*status),
+            Self::Refused { status, .. } => Refusal { status: *status, ..Refusal::default() }.is_temporary(),
             Self::NotGranted | Self::Url | Self::Plaintext | Self::TooLong | Self::Answer(_) => false,
         }
     }

@@ -1,11 +1,11 @@
 //! What the app does when it is asked to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use switchboard_vip::client::{Execution, Outcome};
+
+use crate::tool;
 
 /// What has become of an action.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Answer {
 }
 
 /// Does one kind of action.
-pub(super) type Handler = Arc<dyn Fn(Execution) -> BoxFuture<'static, Answer> + Send + Sync>;
+pub(super) type Handler = tool::Handler<Execution, Answer>;
 
 /// Handlers by the id of their action.
 pub(super) type Handlers = BTreeMap<String, Handler>;

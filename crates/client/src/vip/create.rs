@@ -3,100 +3,81 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::Timestamp;
-use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::http::Uri;
+use switchboard_core::client::Refusal;
+use switchboard_core::{Pii, Timestamp};
+use switchboard_vip::client::LinkFault;
 
-use super::error::ConnectError;
-use super::options::{Options, OptionsError};
+use super::error::{Cause, ConnectError};
+use super::options::{Connect, Settings};
+use crate::connect::Socket;
 use crate::endpoint::Endpoint;
 use crate::http;
-use crate::socket::{Dialer, Upgrade};
+use crate::socket::Target;
 
 /// A session that was created, and how it is reached.
-#[derive(Clone)]
 pub(super) struct Created {
     pub(super) id: String,
-    pub(super) dialer: Dialer,
-    token: String,
-    /// When the token should be renewed.
-    pub(super) renew_at: Instant,
-    renew_after: Duration,
-    stream: Uri,
-    renewal: String,
+    pub(super) target: Target,
+    pub(super) renewal: Renewal,
+}
+
+/// How the token of a session is renewed.
+pub(super) struct Renewal {
     http: reqwest::Client,
+    url: String,
+    /// After which time it should be.
+    pub(super) after: Duration,
 }
 
 impl Created {
     /// Creates a session.
-    pub(super) async fn new(options: &Options, now: Timestamp) -> Result<Self, ConnectError> {
-        let endpoint = options.endpoint()?;
-        let base = endpoint.base("").to_owned();
-        let sessions = endpoint.http(&base, "/v1/vip/sessions");
-        let http = http::client(endpoint.secure, &options.trust)
-            .map_err(OptionsError::from)?
-            .timeout(options.dial_timeout)
-            .build()
-            .map_err(unreachable)?;
-        let mut request = http.post(&sessions).json(&body(options));
-        if let Some(token) = &options.token {
+    pub(super) async fn new(connect: &Connect, now: Timestamp) -> Result<Self, ConnectError> {
+        let sessions = connect.http_url("", "/v1/vip/sessions")?;
+        let http = connect.http_client()?.timeout(connect.dial_limit()).build().map_err(unreachable)?;
+        let mut request = http.post(&sessions).json(&body(&connect.config));
+        if let Some(token) = connect.exposed_token() {
             request = request.bearer_auth(token);
         }
         let session = answer(request).await?;
         let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(nonsense);
         let id = text(&session["session_id"])?;
         let token = text(&session["session_token"])?;
-        let url = text(&session["transport"]["websocket"]["url"])?;
         // Wherever the server sends its clients, the token travels as safely.
-        let there = Endpoint::parse(&url)?;
-        there.check_token(Some(&token), options.plaintext)?;
-        let stream = there.websocket(&there.path, "")?;
-        let dialer = Dialer::new(there, &options.trust, options.dial_timeout, MAX_MESSAGE)?;
-        let renewal = format!("{sessions}/{id}/token");
+        let there = Endpoint::parse(&text(&session["transport"]["websocket"]["url"])?)?;
+        connect.check_token(&there, Some(&token))?;
+        let path = there.path.clone();
+        let mut target = connect.target_at(&SOCKET, there, &path, "")?;
+        target.token = Some(Pii(token));
         let ends_at = session["session_token_expires_at"].as_u64().ok_or_else(nonsense)?;
-        let renew_after = Timestamp::from_secs(ends_at).since(now) / 2;
-        let renew_at = Instant::now() + renew_after;
-        Ok(Self { id, dialer, token, renew_at, renew_after, stream, renewal, http })
+        let after = Timestamp::from_secs(ends_at).since(now) / 2;
+        let renewal = Renewal { http, url: format!("{sessions}/{id}/token"), after };
+        Ok(Self { id, target, renewal })
     }
+}
 
-    /// What to ask for in order to open its transport.
-    pub(super) fn upgrade(&self) -> Upgrade {
-        Upgrade {
-            uri: self.stream.clone(),
-            headers: vec![("authorization", format!("Bearer {}", self.token))],
-            subprotocols: vec![switchboard_vip::SUBPROTOCOL.to_owned()],
-            expected: Some(switchboard_vip::SUBPROTOCOL),
-        }
-    }
-
-    /// Asks for a fresh token, while the one there is counts.
-    pub(super) fn renew(&self) -> impl Future<Output = Option<String>> + Send + 'static {
-        let request = self.http.post(&self.renewal).bearer_auth(&self.token);
+impl Renewal {
+    /// Asks for a fresh token, while this one counts.
+    pub(super) fn renew(&self, token: String) -> impl Future<Output = Option<String>> + Send + use<> {
+        let request = self.http.post(&self.url).bearer_auth(token);
         async move {
             let renewed = answer(request).await.ok()?;
             Some(renewed["session_token"].as_str()?.to_owned())
         }
     }
-
-    /// A fresh token has come, or not.
-    pub(super) fn renewed(&mut self, token: Option<String>) {
-        self.renew_at = Instant::now() + if token.is_some() { self.renew_after } else { RENEW_AGAIN };
-        self.token = token.unwrap_or_else(|| std::mem::take(&mut self.token));
-    }
 }
 
-fn body(options: &Options) -> Value {
-    let channels = if options.silent { json!(["ui"]) } else { json!(["ui", "voice"]) };
+fn body(settings: &Settings) -> Value {
+    let channels = if settings.silent { json!(["ui"]) } else { json!(["ui", "voice"]) };
     json!({
         "protocol_versions": [switchboard_vip::VERSION],
-        "environment": options.environment,
+        "environment": settings.environment,
         "mode": "external",
-        "app_id": options.app,
+        "app_id": settings.app,
         "client": {"name": "switchboard-client", "version": env!("CARGO_PKG_VERSION"), "platform": "other"},
-        "locale": options.locale,
+        "locale": settings.locale,
         "capabilities": {"confirmation_channels": channels},
         "audio": {"input_formats": ["pcm16/16000"], "output_formats": ["pcm16/24000"]},
-        "turn_detection": {"type": options.detection, "follow_up_listen": !options.silent},
+        "turn_detection": {"type": settings.detection, "follow_up_listen": !settings.silent},
     })
 }
 
@@ -105,20 +86,19 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<Value, ConnectError>
     let status = response.status();
     let body = response.bytes().await.map_err(unreachable)?;
     if !status.is_success() {
-        return Err(ConnectError::refused(status.as_u16(), &body));
+        return Err(Cause::Refused(Refusal::read::<LinkFault>(status.as_u16(), None, &body)).into());
     }
     serde_json::from_slice(&body).map_err(|_| nonsense())
 }
 
 fn unreachable(error: reqwest::Error) -> ConnectError {
-    ConnectError::Unreachable(http::chain(&error.without_url()))
+    Cause::Unreachable(http::chain(&error.without_url())).into()
 }
 
 fn nonsense() -> ConnectError {
-    ConnectError::Unreachable("its answer makes no sense".to_owned())
+    Cause::Unreachable("its answer makes no sense".to_owned()).into()
 }
 
-/// Bytes of the longest message.
-const MAX_MESSAGE: usize = 1 << 20;
-/// After an attempt to renew a token that failed.
-const RENEW_AGAIN: Duration = Duration::from_secs(5);
+/// The stream of a session; where it is, the server says.
+const SOCKET: Socket =
+    Socket { path: "", subprotocol: Some(switchboard_vip::SUBPROTOCOL), bearer: None, max_message: 1 << 20 };

@@ -3,11 +3,11 @@
 //! A [`Session`] says what is on the screen, has the app do what the agent asks for, and comes back by itself
 //! after a loss. What happens is told as [`Event`]s. Microphone and loudspeaker are the app's own: packets go in
 //! through [`Session::hear`] and come out as [`Event::Play`]; an app without them types and reads
-//! ([`Options::silent`]).
+//! ([`Connect::silent`]).
 //!
 //! ```no_run
 //! use serde_json::json;
-//! use switchboard_client::vip::{Answer, Event, Options, Session};
+//! use switchboard_client::vip::{Answer, Connect, Event, Session};
 //!
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! let screen = json!({
@@ -15,12 +15,13 @@
 //!     "actions": {"switch": {"type": "button", "description": "Switches the lamp.", "element_id": "lamp"}},
 //!     "visibility": ["switch"],
 //! });
-//! let options = Options::new("http://127.0.0.1:4600", "lamp")
+//! let connect = Connect::new("http://127.0.0.1:4600")
+//!     .app("lamp")
 //!     .development()
 //!     .silent()
 //!     .screen(screen)
 //!     .action("switch", |_call| async { Answer::done() });
-//! let (session, mut events) = Session::connect(options).await?;
+//! let (session, mut events) = Session::connect(connect).await?;
 //! session.say("switch the lamp on").await?;
 //! while let Some(event) = events.next().await {
 //!     if let Event::Words(words) = event {
@@ -33,20 +34,23 @@
 //! ```
 
 mod action;
-mod actor;
 mod create;
 mod error;
 mod options;
 mod session;
+mod shell;
 
-pub use switchboard_vip::client::{Changed, CommandError, Down, Event, Execution, Outcome, Question, Sound};
+pub use switchboard_vip::client::{
+    Changed, CommandError, Event, Execution, LinkFault, Outcome, Question, Sound,
+};
 pub use switchboard_vip::matrix::State;
 pub use switchboard_vip::message::{
     DetectionType, Environment, InputCancelReason, InputEndReason, InputStartTrigger, PlaybackStatus,
     ResponseStatus,
 };
 
+pub use crate::endpoint::{FirstAttempt, OptionsError};
 pub use action::Answer;
-pub use error::{ClientError, ConnectError};
-pub use options::{Options, OptionsError};
+pub use error::{Cause, ClientError, ConnectError};
+pub use options::{Connect, Settings};
 pub use session::{Events, Session};

@@ -1,51 +1,32 @@
 //! The handle of a session.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
-use futures_util::Stream;
 use serde_json::Value;
-use switchboard_core::{Seed, Timestamp};
+use switchboard_core::Timestamp;
 use switchboard_vip::client::{ClientConfig, CommandError, Event, Outcome, VipClient};
 use switchboard_vip::matrix::State;
 use switchboard_vip::message::{
     CloseReason, InputCancelReason, InputEndReason, InputStartTrigger, PlaybackStatus,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 
-use super::actor::{Act, Actor, Command, Parts};
 use super::create::Created;
 use super::error::{ClientError, ConnectError};
-use super::options::Options;
+use super::options::Connect;
+use super::shell::Shell;
 use crate::clock::Clock;
+use crate::driver::{Handle, seed};
+use crate::endpoint::OptionsError;
 
 /// A session that comes back by itself. Clones share it; when the last is dropped, it is hung up.
 #[derive(Debug, Clone)]
 pub struct Session {
     id: String,
-    commands: mpsc::Sender<Command>,
-    state: watch::Receiver<State>,
+    handle: Handle<Shell>,
 }
 
 /// What happens in a session, from its beginning on. A reader that falls far behind loses the newest.
-#[derive(Debug)]
-pub struct Events(mpsc::Receiver<Event>);
-
-impl Events {
-    /// The next event; none once the session is over.
-    pub async fn next(&mut self) -> Option<Event> {
-        self.0.recv().await
-    }
-}
-
-impl Stream for Events {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.0.poll_recv(context)
-    }
-}
+pub type Events = crate::Events<Event>;
 
 impl Session {
     /// Creates a session, connects, and says what is on the screen; ready to be talked to. Must be called within a
@@ -53,29 +34,22 @@ impl Session {
     ///
     /// # Errors
     /// There is no session; [`ConnectError::advice`] says what to do.
-    pub async fn connect(options: Options) -> Result<(Self, Events), ConnectError> {
-        let clock = Clock::new();
-        let mut entropy = [0; 32];
-        getrandom::fill(&mut entropy).map_err(|_| ConnectError::NoEntropy)?;
-        let created = Created::new(&options, clock.now()).await?;
-        let Options { silent, screen, handlers, .. } = options;
-        let config = ClientConfig {
-            microphone: !silent,
-            voice_consent: !silent,
-            ..ClientConfig::new(created.id.clone())
-        };
-        let mut client = VipClient::new(config, Seed::new(entropy));
-        client.show(screen, clock.now()).map_err(ConnectError::Screen)?;
-        let (commands, queue) = mpsc::channel(COMMANDS);
+    pub async fn connect(connect: Connect) -> Result<(Self, Events), ConnectError> {
+        let now = Clock::new().now();
+        let Created { id, target, renewal } = Created::new(&connect, now).await?;
+        let (backoff, settings) = (connect.backoff, connect.config);
+        let silent = settings.silent;
+        let mut config =
+            ClientConfig { microphone: !silent, voice_consent: !silent, ..ClientConfig::new(&id) };
+        config.backoff = backoff.unwrap_or(config.backoff);
+        let mut machine = VipClient::new(config, seed());
+        machine.show(settings.screen, now).map_err(|error| OptionsError::Settings(error.to_string()))?;
         let (events, told) = mpsc::channel(EVENTS);
-        let (state, states) = watch::channel(State::NotConnected);
-        let (ready, waiting) = oneshot::channel();
-        let id = created.id.clone();
-        let parts = Parts { client, clock, created, handlers, silent, commands: queue, events, state, ready };
-        tokio::spawn(Actor::new(parts).run());
-        let lost = switchboard_vip::client::Down { code: 1006, retry_ms: None };
-        waiting.await.unwrap_or(Err(lost)).map_err(ConnectError::Lost)?;
-        Ok((Self { id, commands, state: states }, Events(told)))
+        let shell = Shell { handlers: settings.handlers, silent, events, renewal };
+        let handle = Handle::start(shell, machine, target, connect.first, State::NotConnected);
+        handle.teller().tell(|shell, work| shell.renew(shell.renewal.after, work));
+        handle.online().await?;
+        Ok((Self { id, handle }, Events::new(told)))
     }
 
     /// The id of the session.
@@ -85,7 +59,7 @@ impl Session {
 
     /// Who has the floor now.
     pub fn state(&self) -> State {
-        *self.state.borrow()
+        self.handle.snapshot()
     }
 
     /// Waits until the session is in some state.
@@ -93,7 +67,7 @@ impl Session {
     /// # Errors
     /// The session is over.
     pub async fn until(&self, wanted: State) -> Result<(), ClientError> {
-        let mut states = self.state.clone();
+        let mut states = self.handle.watch();
         states.wait_for(|state| *state == wanted).await.map(drop).map_err(|_| ClientError::Over)
     }
 
@@ -199,7 +173,7 @@ impl Session {
     pub async fn hang_up(&self) {
         // If it is over already, that is fine.
         if self.ask(|client, now| client.hang_up(CloseReason::UserHangup, now)).await.is_ok() {
-            self.commands.closed().await;
+            self.handle.closed().await;
         }
     }
 
@@ -207,14 +181,13 @@ impl Session {
         &self,
         act: impl FnOnce(&mut VipClient, Timestamp) -> Result<(), CommandError> + Send + 'static,
     ) -> Result<(), ClientError> {
-        let (reply, answer) = oneshot::channel();
-        let act: Act = Box::new(act);
-        self.commands.send(Command { act, reply }).await.map_err(|_| ClientError::Over)?;
-        Ok(answer.await.map_err(|_| ClientError::Over)??)
+        let done = self.handle.ask(move |_, work| {
+            let now = work.now();
+            act(&mut work.machine, now)
+        });
+        Ok(done.await??)
     }
 }
 
-/// Commands that may wait.
-const COMMANDS: usize = 256;
 /// Events that may wait: a minute of audio, about.
 const EVENTS: usize = 4096;

@@ -1,9 +1,10 @@
 //! Chats over WebSocket.
 
 use serde_json::json;
+use switchboard_client::Refusal;
 use switchboard_client::acolyte::{
-    CallError, Cause, ChatEvent, Client, ClientError, ConnectError, ConnectionEvent, Ending, FirstAttempt,
-    LinkCause, Loss, Options, TaskId, TaskState, Update,
+    CallError, Cause, ChatEvent, Client, ClientError, Connect, ConnectError, ConnectionEvent, Ending, Fault,
+    FirstAttempt, Loss, TaskId, TaskState, Update,
 };
 
 use crate::support::{Server, ending, event, request, soon, status, text};
@@ -15,7 +16,7 @@ fn task() -> Option<TaskId> {
 #[tokio::test]
 async fn a_chat_is_a_stream_of_what_happens() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).token("k3y");
+    let options = Connect::new(server.url()).token("k3y");
     let (client, mut peer) = tokio::join!(Client::connect(options), server.accept("task.resume"));
     let client = client.expect("connect");
     assert_eq!((peer.path.as_str(), peer.bearer.as_deref()), ("/v1/rpc", Some("Bearer k3y")));
@@ -135,9 +136,9 @@ async fn what_is_read_slowly_is_not_lost() {
 #[tokio::test]
 async fn there_is_no_connection_and_why() {
     let server = Server::start().await;
-    let connect = |url: String| Client::connect(Options::new(url));
+    let connect = |url: String| Client::connect(Connect::new(url));
     let (refused, _) = tokio::join!(connect(server.url()), server.answer("401 Unauthorized", "Unauthorized"));
-    let Err(ConnectError::Failed(cause @ Cause::Refused { status: 401, .. })) = refused else {
+    let Err(ConnectError::Failed(cause @ Cause::Refused(Refusal { status: 401, .. }))) = refused else {
         panic!("{refused:?}")
     };
     assert!(!cause.is_temporary() && cause.advice().contains("token"));
@@ -150,8 +151,8 @@ async fn there_is_no_connection_and_why() {
         peer.say(&offer, said).await;
     };
     let (version, ()) = tokio::join!(connect(server.url()), other);
-    let cause = LinkCause::Version { theirs: "2".to_owned(), ours: "1" };
-    assert_eq!(version.expect_err("another version"), ConnectError::Failed(Cause::Lost(cause)));
+    let fault = Fault::Version { theirs: "2".to_owned(), ours: "1" };
+    assert_eq!(version.expect_err("another version"), ConnectError::Failed(fault.into()));
 
     let url = server.url();
     drop(server);
@@ -163,7 +164,7 @@ async fn there_is_no_connection_and_why() {
 #[tokio::test]
 async fn a_patient_client_waits_for_the_server() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
+    let options = Connect::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
     let serve = async {
         server.answer("503 Service Unavailable", "").await;
         server.accept("").await

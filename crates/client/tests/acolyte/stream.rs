@@ -1,8 +1,9 @@
 //! Chats over HTTP.
 
 use serde_json::json;
+use switchboard_client::Refusal;
 use switchboard_client::acolyte::{
-    Cause, ClientError, CommandError, ConnectError, Ending, Loss, Options, StreamClient, TaskId,
+    Cause, ClientError, CommandError, Connect, ConnectError, Ending, Loss, StreamClient, TaskId,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -14,7 +15,7 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nacolyt
 
 async fn client(server: &Server) -> StreamClient {
     let status = status("")["status"].to_string();
-    let options = Options::new(server.url()).token("k3y");
+    let options = Connect::new(server.url()).token("k3y");
     let (client, head) = tokio::join!(StreamClient::connect(&options), server.answer("200 OK", &status));
     assert!(head.starts_with("get /v1/status http/1.1\r\n"), "{head}");
     assert!(head.contains("authorization: bearer k3y\r\n"), "{head}");
@@ -107,10 +108,10 @@ async fn failures_are_told() {
 #[tokio::test]
 async fn there_is_no_connection_and_why() {
     let server = Server::start().await;
-    let options = Options::new(server.url());
+    let options = Connect::new(server.url());
     let connect = StreamClient::connect(&options);
     let (refused, _) = tokio::join!(connect, server.answer("401 Unauthorized", "Unauthorized"));
-    assert!(matches!(refused, Err(ConnectError::Failed(Cause::Refused { status: 401, .. }))));
+    assert!(matches!(refused, Err(ConnectError::Failed(Cause::Refused(Refusal { status: 401, .. })))));
     let version = r#"{"ok":true,"protocol_version":"9"}"#;
     let (other, _) = tokio::join!(StreamClient::connect(&options), server.answer("200 OK", version));
     let words = other.expect_err("another version").to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use switchboard_client::acolyte::{
-    Chat, ChatEvent, ChatRequest, Client, ConnectionEvent, Ending, Events, Options, StreamEvent, Update,
+    Chat, ChatEvent, ChatRequest, Client, Connect, ConnectionEvent, Ending, Events, StreamEvent, Update,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,7 +54,7 @@ impl Server {
 
     /// A connected client, and the server's end of it.
     pub(crate) async fn pair(&self, agreed: &str) -> (Client, Peer) {
-        let (client, peer) = tokio::join!(Client::connect(Options::new(self.url())), self.accept(agreed));
+        let (client, peer) = tokio::join!(Client::connect(Connect::new(self.url())), self.accept(agreed));
         (client.expect("connect"), peer)
     }
 

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 use switchboard_client::aip::{
-    Cause, ClientError, CommandError, ConnectError, Constellation, ConstellationConfig, DeviceState, Ending,
-    Event, FailureKind, LinkCause, NewTask, NoInfo, Options, TaskUpdate,
+    Cause, ClientError, CommandError, Connect, ConnectError, Constellation, ConstellationConfig, DeviceState,
+    Ending, Event, FailureKind, NewTask, NoInfo, TaskUpdate,
 };
 
 use crate::support::{Peer, Server, constellation, event, soon};
 
 async fn pair(server: &Server) -> (Constellation, Peer, Value) {
-    let connect = Constellation::connect(Options::new(server.url()), constellation());
+    let connect = Constellation::connect(Connect::new(server.url()), constellation());
     let (constellation, (peer, register)) = tokio::join!(connect, server.accept());
     (constellation.expect("connect"), peer, register)
 }
@@ -29,11 +29,11 @@ async fn a_task_is_accepted_and_ends_with_its_result() {
     assert_eq!((&asked["request"], &asked["target_id"]), (&json!("do it"), &json!("dev-7")));
     peer.ok(Some("s1")).await;
     assert_eq!(soon(task.next()).await, Some(TaskUpdate::Accepted));
-    assert_eq!(constellation.state(), DeviceState::Busy);
+    assert_eq!(constellation.snapshot(), DeviceState::Busy);
     peer.end("s1", "completed", json!([{"request": "do it", "result": "done"}]), None).await;
     let result = soon(task.result()).await.expect("a result");
     assert_eq!(result[0]["result"], "done");
-    assert_eq!(constellation.state(), DeviceState::Idle);
+    assert_eq!(constellation.snapshot(), DeviceState::Idle);
     let (closed, ()) = tokio::join!(peer.closed(), constellation.close());
     assert_eq!(closed, Some(1000));
     assert_eq!(constellation.run(NewTask::new("more")).await.err(), Some(ClientError::Closed));
@@ -91,8 +91,7 @@ async fn aip_084_tasks_fail_before_the_connection_comes_back() {
     for task in [running, waiting] {
         assert_eq!(soon(task.result()).await.expect_err("lost").kind, FailureKind::DeviceDisconnection);
     }
-    let Event::Disconnected { cause: Cause::Lost(LinkCause::Closed(_)), .. } = event(&mut events).await
-    else {
+    let Event::Disconnected { cause: Cause::Closed(_), .. } = event(&mut events).await else {
         panic!("not lost");
     };
     let (mut peer, register) = server.accept().await;
@@ -139,7 +138,7 @@ async fn a_device_that_is_not_there_is_said_to_be_so() {
         let error = "Target device 'none' is not connected";
         peer.say(json!({"type": "error", "status": "error", "error": error})).await;
     };
-    let (refused, ()) = tokio::join!(Constellation::connect(Options::new(server.url()), config), refuse);
+    let (refused, ()) = tokio::join!(Constellation::connect(Connect::new(server.url()), config), refuse);
     let Err(ConnectError::Failed(cause)) = refused else { panic!("{refused:?}") };
     assert_eq!(cause.to_string(), "the server refused: Target device 'none' is not connected");
     assert!(cause.is_temporary());

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use switchboard_client::aip::{
-    Cause, ConnectError, Device, Direction, Ending, Event, FirstAttempt, Handlers, LinkCause, Metrics,
-    Options, TaskStatus, TaskUpdate, ToolCall, ToolFailure, ToolInfo, Tools,
+    Cause, Connect, ConnectError, Device, Direction, Ending, Event, Fault, FirstAttempt, Handlers, Metrics,
+    TaskStatus, TaskUpdate, ToolCall, ToolFailure, ToolInfo, Tools,
 };
+use switchboard_client::{Bearer, Refusal};
 use tokio::sync::mpsc;
 
 use crate::support::{Server, device, event, soon};
@@ -74,7 +75,7 @@ impl Tools for Workshop {
 #[tokio::test]
 async fn a_device_registers_with_fresh_facts_and_its_credential() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).token("secret");
+    let options = Connect::new(server.url()).token("secret");
     let (device, (mut peer, register)) =
         tokio::join!(Device::connect(options, device(), Workshop::default()), server.accept());
     let device = device.expect("connect");
@@ -92,7 +93,7 @@ async fn a_device_registers_with_fresh_facts_and_its_credential() {
 #[tokio::test]
 async fn the_token_may_travel_in_the_address() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).token("a&b").token_in_query();
+    let options = Connect::new(server.url()).token("a&b").bearer(Bearer::Query);
     let (device, (peer, _)) =
         tokio::join!(Device::connect(options, device(), Workshop::default()), server.accept());
     assert_eq!((peer.path.as_str(), peer.bearer), ("/ws?token=a%26b", None));
@@ -103,7 +104,7 @@ async fn the_token_may_travel_in_the_address() {
 async fn commands_are_run_in_order_and_those_after_a_failure_are_skipped() {
     let server = Server::start().await;
     let (device, (mut peer, _)) = tokio::join!(
-        Device::connect(Options::new(server.url()), device(), Workshop::default()),
+        Device::connect(Connect::new(server.url()), device(), Workshop::default()),
         server.accept()
     );
     let _device = device.expect("connect");
@@ -125,7 +126,7 @@ async fn commands_are_run_in_order_and_those_after_a_failure_are_skipped() {
 async fn tools_are_listed_by_type() {
     let server = Server::start().await;
     let (device, (mut peer, _)) = tokio::join!(
-        Device::connect(Options::new(server.url()), device(), Workshop::default()),
+        Device::connect(Connect::new(server.url()), device(), Workshop::default()),
         server.accept()
     );
     let _device = device.expect("connect");
@@ -151,7 +152,7 @@ async fn what_nobody_wants_any_more_is_stopped() {
     let (waits, mut told) = mpsc::unbounded_channel();
     let tools = Workshop { waits: Some(waits), ..Workshop::default() };
     let (device, (mut peer, _)) =
-        tokio::join!(Device::connect(Options::new(server.url()), device(), tools), server.accept());
+        tokio::join!(Device::connect(Connect::new(server.url()), device(), tools), server.accept());
     let device = device.expect("connect");
     let mut events = device.events();
     // The task ends without it.
@@ -177,7 +178,7 @@ async fn what_nobody_wants_any_more_is_stopped() {
 #[tokio::test]
 async fn a_device_comes_back_by_itself() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
+    let options = Connect::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
     let device = Device::new(options, device(), Workshop::default()).expect("options");
     let mut events = device.events();
     let script = async {
@@ -191,7 +192,8 @@ async fn a_device_comes_back_by_itself() {
     let (online, (mut peer, register)) = tokio::join!(device.online(), script);
     online.expect("online");
     assert_eq!(register["metadata"]["system_info"], json!({"asked": 2}));
-    let Event::Disconnected { cause: Cause::Refused { status: 503, .. }, .. } = event(&mut events).await
+    let Event::Disconnected { cause: Cause::Refused(Refusal { status: 503, .. }), .. } =
+        event(&mut events).await
     else {
         panic!("not refused");
     };
@@ -199,8 +201,7 @@ async fn a_device_comes_back_by_itself() {
         panic!("not cut off");
     };
     assert_eq!(event(&mut events).await, Event::Connected);
-    let Event::Disconnected { cause: Cause::Lost(LinkCause::Closed(_)), retry_in } = event(&mut events).await
-    else {
+    let Event::Disconnected { cause: Cause::Closed(_), retry_in } = event(&mut events).await else {
         panic!("not lost");
     };
     assert!(retry_in <= Duration::from_millis(24), "{retry_in:?} is more than the first wait and a fifth");
@@ -213,12 +214,12 @@ async fn a_device_comes_back_by_itself() {
 #[tokio::test]
 async fn what_waiting_cannot_change_is_final() {
     let server = Server::start().await;
-    let options = || Options::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
+    let options = || Connect::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
     let (device_, ()) = tokio::join!(
         Device::connect(options(), device(), Workshop::default()),
         server.refuse("401 Unauthorized")
     );
-    let Err(ConnectError::Failed(Cause::Refused { status: 401, text, .. })) = device_ else {
+    let Err(ConnectError::Failed(Cause::Refused(Refusal { status: 401, text, .. }))) = device_ else {
         panic!("{device_:?}");
     };
     assert_eq!(text, "Invalid API key");
@@ -229,7 +230,7 @@ async fn what_waiting_cannot_change_is_final() {
         peer.say(json!({"type": "error", "status": "error", "error": error})).await;
     };
     let (refused, ()) = tokio::join!(Device::connect(options(), device(), Workshop::default()), refuse);
-    let Err(ConnectError::Failed(Cause::Lost(LinkCause::Refused(why)))) = refused else {
+    let Err(ConnectError::Failed(Cause::Protocol(Fault::Refused(why)))) = refused else {
         panic!("{refused:?}");
     };
     assert!(why.contains("not permitted"), "{why}");
@@ -239,7 +240,7 @@ async fn what_waiting_cannot_change_is_final() {
 async fn a_device_gives_itself_tasks() {
     let server = Server::start().await;
     let (device, (mut peer, _)) = tokio::join!(
-        Device::connect(Options::new(server.url()), device(), Workshop::default()),
+        Device::connect(Connect::new(server.url()), device(), Workshop::default()),
         server.accept()
     );
     let device = device.expect("connect");
@@ -268,7 +269,7 @@ async fn middleware_and_handlers_see_the_messages() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let options = Options::new(server.url()).middleware(metrics.clone()).handlers(handlers);
+    let options = Connect::new(server.url()).middleware(metrics.clone()).handlers(handlers);
     let (device, (mut peer, _)) =
         tokio::join!(Device::connect(options, device(), Workshop::default()), server.accept());
     let _device = device.expect("connect");
@@ -285,7 +286,7 @@ async fn a_function_is_enough_for_tools() {
     let server = Server::start().await;
     let tools = |call: ToolCall| async move { Ok(Value::from(call.name)) };
     let (device, (mut peer, _)) =
-        tokio::join!(Device::connect(Options::new(server.url()), device(), tools), server.accept());
+        tokio::join!(Device::connect(Connect::new(server.url()), device(), tools), server.accept());
     let _device = device.expect("connect");
     peer.command("r", "s", &["echo"]).await;
     assert_eq!(peer.heard("command_results").await["action_results"][0]["result"], "echo");

@@ -1,7 +1,8 @@
 //! Losses, and what comes after them.
 
+use switchboard_client::Refusal;
 use switchboard_client::alicia::{
-    Cause, Client, ConnectError, ConnectionEvent, ConversationEvent, Join, Options, Since,
+    Cause, Client, Connect, ConnectError, ConnectionEvent, ConversationEvent, Join, Since,
 };
 
 use crate::support::{BOB, Cable, Served, answer, soon, until};
@@ -118,13 +119,13 @@ async fn another_client_goes_on_from_the_mark() {
 async fn nobody_gets_in_without_a_credential_or_into_what_is_not_theirs() {
     let server = Served::start().await;
     let url = format!("http://{}", server.address);
-    let refused = Client::connect(Options::new(url.clone())).await.expect_err("no credential");
-    let ConnectError::Failed(cause @ Cause::Refused { status: 401, .. }) = refused else {
+    let refused = Client::connect(Connect::new(url.clone())).await.expect_err("no credential");
+    let ConnectError::Failed(cause @ Cause::Refused(Refusal { status: 401, .. })) = refused else {
         panic!("{refused:?}")
     };
     assert!(!cause.is_temporary());
     let (_client, conversation, _updates) = server.conversation().await;
-    let bob = Client::connect(Options::new(url).token(BOB)).await.expect("connected");
+    let bob = Client::connect(Connect::new(url).token(BOB)).await.expect("connected");
     let foreign = soon(bob.conversation(Join::existing(conversation.id().clone()))).await;
     assert!(foreign.is_err());
 }

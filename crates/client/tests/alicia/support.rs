@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_client::alicia::{
-    Answer, Client, Conversation, ConversationEvent, Join, Library, Options, Updates,
+    Answer, Client, Connect, Conversation, ConversationEvent, Join, Library, Updates,
 };
 use switchboard_server::{Config, Server};
 use tempfile::TempDir;
@@ -65,8 +65,8 @@ impl Served {
         Self::start_on(self.data, "127.0.0.1:0".parse().expect("an address")).await
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options::new(format!("http://{}", self.address)).token(ANN)
+    pub(crate) fn options(&self) -> Connect {
+        Connect::new(format!("http://{}", self.address)).token(ANN)
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -124,7 +124,7 @@ impl Cable {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let options = Options::new(format!("http://{}", self.address)).token(ANN);
+        let options = Connect::new(format!("http://{}", self.address)).token(ANN);
         Client::connect(options).await.expect("a connection")
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use switchboard_asp::message::{AskReply, CallResult, InvokeBody};
 use switchboard_asp::{Opcode, Value};
 use switchboard_client::asp::{
-    Answer, Client, ClientError, CommandError, Invoke, Options, RequestEvent, ToolFailure, tool,
+    Answer, Client, ClientError, CommandError, Connect, Invoke, RequestEvent, ToolFailure, tool,
 };
 use tokio::net::TcpStream;
 
@@ -22,7 +22,7 @@ fn result_of(invoke: Invoke) -> CallResult {
 #[tokio::test]
 async fn calls_are_executed_and_answered() {
     let server = Server::start().await;
-    let options = Options::new(server.url())
+    let options = Connect::new(server.url())
         .tool(tool("add", "Adds", json!({"type": "object"})).expect("valid"))
         .on_call(|call| async move {
             match call.name.as_str() {
@@ -75,7 +75,7 @@ async fn calls_are_executed_and_answered() {
 #[tokio::test]
 async fn without_a_handler_calls_are_refused_and_one_may_come_later() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let _request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     let id = peer.invoke().await.0;
     peer.record(id, r#"{"t":"call","call_id":"c1","name":"now","args":{}}"#).await;
@@ -89,7 +89,7 @@ async fn without_a_handler_calls_are_refused_and_one_may_come_later() {
 #[tokio::test]
 async fn questions_are_answered() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     let id = peer.invoke().await.0;
     peer.record(id, r#"{"t":"ask","ask_id":"q1","text":"which?"}"#).await;
@@ -109,7 +109,7 @@ async fn questions_are_answered() {
 #[tokio::test]
 async fn server_tools_are_listed() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     assert!(client.tools().is_empty());
     let serve = async {
         let (id, invoke) = peer.invoke().await;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use switchboard_asp::message::Secret;
 use switchboard_asp::{Feature, Features, Opcode};
-use switchboard_client::Trust;
 use switchboard_client::asp::{
-    Bearer, Cause, Client, ClientError, CommandError, ConnectError, ConnectionEvent, FirstAttempt, Invoke,
-    Options, OptionsError, Renewed, RequestError, RequestEvent,
+    Bearer, Cause, Client, ClientError, CommandError, Connect, ConnectError, ConnectionEvent, FirstAttempt,
+    Invoke, OptionsError, Renewed, RequestError, RequestEvent,
 };
+use switchboard_client::{Refusal, Trust};
 
 use tokio_rustls::TlsAcceptor;
 
@@ -18,15 +18,15 @@ use crate::support::{CID, Peer, Server, event, next, soon, text};
 async fn the_token_travels_in_a_header_or_among_the_subprotocols() {
     let server = Server::start().await;
     let (_client, peer) =
-        server.pair(Options::new(server.url()).token("s3cr3t/token+==").agent("echo")).await;
+        server.pair(Connect::new(server.url()).token("s3cr3t/token+==").agent("echo")).await;
     assert_eq!(peer.uri, "/v1/agent-socket?agent=echo");
     assert_eq!(peer.header("authorization"), Some("Bearer s3cr3t/token+=="));
     assert_eq!(peer.header("sec-websocket-protocol"), Some("asp-v1"));
-    let options = Options::new(server.url()).token("s3cr3t/token+==").bearer(Bearer::Subprotocol);
+    let options = Connect::new(server.url()).token("s3cr3t/token+==").bearer(Bearer::Subprotocol);
     let (_client, peer) = server.pair(options).await;
     assert_eq!(peer.header("authorization"), None);
     assert_eq!(peer.header("sec-websocket-protocol"), Some("asp-v1, asp-bearer.czNjcjN0L3Rva2VuKz09"));
-    let refused = Client::connect(Options::new(server.url()).token("line\nbreak")).await.err();
+    let refused = Client::connect(Connect::new(server.url()).token("line\nbreak")).await.err();
     assert_eq!(refused, Some(ConnectError::Options(OptionsError::Token)));
 }
 
@@ -36,37 +36,40 @@ async fn refusals_say_what_to_do() {
     let body = r#"{"error":{"code":2101,"name":"AUTH_INVALID","msg":"unknown key","retry":false}}"#;
     let answer = format!("HTTP/1.1 401 Unauthorized\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let (client, ()) =
-        tokio::join!(Client::connect(Options::new(server.url()).token("bad")), server.refuse(&answer));
+        tokio::join!(Client::connect(Connect::new(server.url()).token("bad")), server.refuse(&answer));
     let error = client.expect_err("refused");
-    assert!(matches!(&error, ConnectError::Unauthorized(Some(body)) if body.msg == "unknown key"));
+    assert!(matches!(&error, ConnectError::Failed(Cause::Refused(refusal)) if refusal.text == "unknown key"));
     assert_eq!(error.to_string(), "the server does not accept the credential: unknown key");
     assert!(error.advice().contains("token") && !error.is_temporary());
 
+    let refused = |status, retry_after| {
+        ConnectError::Failed(Cause::Refused(Refusal { status, retry_after, ..Refusal::default() }))
+    };
     let seven = Some(Duration::from_secs(7));
     let cases = [
-        ("403 Forbidden", ConnectError::Forbidden(None)),
-        ("404 Not Found", ConnectError::NotFound(None)),
-        ("400 Bad Request", ConnectError::NotAsp(None)),
-        ("200 OK", ConnectError::Refused { status: 200 }),
-        ("429 Too Many\r\nRetry-After: 7", ConnectError::Busy { retry_after: seven }),
-        ("503 Busy", ConnectError::Unavailable { status: 503, retry_after: None }),
+        ("403 Forbidden", refused(403, None)),
+        ("404 Not Found", refused(404, None)),
+        ("400 Bad Request", refused(400, None)),
+        ("200 OK", refused(200, None)),
+        ("429 Too Many\r\nRetry-After: 7", refused(429, seven)),
+        ("503 Busy", refused(503, None)),
     ];
     for (status, expected) in cases {
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-        let (client, ()) = tokio::join!(Client::connect(Options::new(server.url())), server.refuse(&answer));
+        let (client, ()) = tokio::join!(Client::connect(Connect::new(server.url())), server.refuse(&answer));
         assert_eq!(client.expect_err("refused"), expected);
         assert!(!expected.advice().is_empty() && !expected.to_string().is_empty());
     }
     let port = server.port();
     drop(server);
-    let error = Client::connect(Options::new(format!("ws://127.0.0.1:{port}"))).await.err();
-    assert!(matches!(error, Some(ConnectError::Unreachable(_))), "{error:?}");
+    let error = Client::connect(Connect::new(format!("ws://127.0.0.1:{port}"))).await.err();
+    assert!(matches!(error, Some(ConnectError::Failed(Cause::Unreachable(_)))), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_first_attempt_may_be_repeated() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
+    let options = Connect::new(server.url()).first_attempt(FirstAttempt::KeepTrying);
     let connecting = tokio::spawn(Client::connect(options));
     server.refuse("HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n").await;
     let _peer = server.accept().await;
@@ -76,7 +79,7 @@ async fn a_first_attempt_may_be_repeated() {
 #[tokio::test]
 async fn a_cut_connection_is_resumed() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut events = client.events();
     let mut request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     let id = peer.invoke().await.0;
@@ -116,7 +119,7 @@ async fn a_cut_connection_is_resumed() {
 #[tokio::test]
 async fn a_final_close_ends_requests_until_reconnect() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut events = client.events();
     let mut request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     peer.invoke().await;
@@ -126,7 +129,7 @@ async fn a_final_close_ends_requests_until_reconnect() {
     let refused = client.invoke(Invoke::chat("x")).await.err();
     assert_eq!(refused, Some(ClientError::Command(CommandError::Off)));
     assert_eq!(client.renew("fresh").await, Ok(Renewed::NextConnection));
-    let (reconnected, peer) = tokio::join!(client.reconnect(), server.accept());
+    let (reconnected, peer) = tokio::join!(client.online(), server.accept());
     assert_eq!(reconnected, Ok(()));
     assert_eq!(peer.header("authorization"), Some("Bearer fresh"));
     assert!(client.invoke(Invoke::chat("x")).await.is_ok());
@@ -135,7 +138,7 @@ async fn a_final_close_ends_requests_until_reconnect() {
 #[tokio::test]
 async fn goaway_moves_to_the_next_connection() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut events = client.events();
     let mut running = client.invoke(Invoke::chat("running")).await.expect("invoke");
     let id = peer.invoke().await.0;
@@ -160,7 +163,7 @@ async fn goaway_moves_to_the_next_connection() {
 #[tokio::test]
 async fn ping_and_renewal_are_answered() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).features(Features::STANDARD.with(Feature::Reauth));
+    let options = Connect::new(server.url()).features(Features::STANDARD.with(Feature::Reauth));
     let (client, mut peer) = server.pair(options).await;
     let mut events = client.events();
     let serve = async {
@@ -199,7 +202,7 @@ async fn ping_and_renewal_are_answered() {
 #[tokio::test]
 async fn a_bare_server_is_served() {
     let server = Server::start().await;
-    let options = Options::new(server.url()).features(Features::BARE);
+    let options = Connect::new(server.url()).features(Features::BARE);
     let (client, mut peer) = {
         let (client, peer) = tokio::join!(Client::connect(options), server.upgrade());
         (client.expect("connects"), peer)
@@ -234,13 +237,13 @@ async fn tls_is_verified() {
         peer.agree("").await;
         peer
     };
-    let options = Options::new(&url).token("t").trust(Trust::Only(pem));
+    let options = Connect::new(&url).token("t").trust(Trust::Only(pem));
     let (client, _peer) = tokio::join!(Client::connect(options), serve);
     assert!(client.expect("connects").snapshot().connected);
     // Nobody vouches for it here.
     let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("certificate");
     let serve = async { acceptor.accept(server.tcp().await).await.is_err() };
-    let options = Options::new(&url).trust(Trust::Only(other.cert.pem().into_bytes()));
+    let options = Connect::new(&url).trust(Trust::Only(other.cert.pem().into_bytes()));
     let (client, refused) = tokio::join!(Client::connect(options), serve);
-    assert!(matches!(client.err(), Some(ConnectError::Unreachable(_))) && refused);
+    assert!(matches!(client.err(), Some(ConnectError::Failed(Cause::Unreachable(_)))) && refused);
 }

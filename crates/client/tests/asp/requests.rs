@@ -4,7 +4,7 @@ use futures_util::StreamExt as _;
 use switchboard_asp::Opcode;
 use switchboard_asp::message::Mode;
 use switchboard_client::asp::{
-    ClientError, Code, CommandError, Finish, Invoke, Options, RequestError, RequestEvent, State,
+    ClientError, Code, CommandError, Connect, Finish, Invoke, RequestError, RequestEvent, State,
 };
 
 use crate::support::{Received, Server, next, soon, text};
@@ -12,7 +12,7 @@ use crate::support::{Received, Server, next, soon, text};
 #[tokio::test]
 async fn a_request_streams_typed_events() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     assert!(client.snapshot().connected);
     let invoke = Invoke { session: Some("s".into()), ..Invoke::chat("hi") };
     let mut request = client.invoke(invoke.clone()).await.expect("invoke");
@@ -52,7 +52,7 @@ async fn a_request_streams_typed_events() {
 #[tokio::test]
 async fn an_interrupt_stops_the_deltas_and_keeps_the_end() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut request = client.invoke(Invoke::chat("long")).await.expect("invoke");
     let id = peer.invoke().await.0;
     peer.text(id, 0, "one").await;
@@ -82,7 +82,7 @@ async fn an_interrupt_stops_the_deltas_and_keeps_the_end() {
 #[tokio::test]
 async fn a_slow_reader_holds_up_its_own_request_only() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url()).window(64 << 10)).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url()).window(64 << 10)).await;
     let mut slow = client.invoke(Invoke::chat("slow")).await.expect("invoke");
     let mut fast = client.invoke(Invoke::chat("fast")).await.expect("invoke");
     let (slow_id, fast_id) = (peer.invoke().await.0, peer.invoke().await.0);
@@ -113,7 +113,7 @@ async fn a_slow_reader_holds_up_its_own_request_only() {
 async fn without_credit_a_slow_reader_loses_its_request_in_the_end() {
     let server = Server::start().await;
     let features = switchboard_asp::Features::STANDARD.without(switchboard_asp::Feature::Credit);
-    let (client, mut peer) = server.pair(Options::new(server.url()).features(features)).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url()).features(features)).await;
     let mut request = client.invoke(Invoke::chat("slow")).await.expect("invoke");
     let id = peer.invoke().await.0;
     let chunk = "x".repeat(512 << 10);
@@ -131,7 +131,7 @@ async fn without_credit_a_slow_reader_loses_its_request_in_the_end() {
 #[tokio::test]
 async fn requests_of_a_closed_client_end() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     peer.invoke().await;
     let other = client.clone();
@@ -148,7 +148,7 @@ async fn requests_of_a_closed_client_end() {
 #[tokio::test]
 async fn the_last_handle_closes_the_connection() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     let mut request = client.invoke(Invoke::chat("x")).await.expect("invoke");
     drop(client);
     let id = peer.invoke().await.0;
@@ -167,7 +167,7 @@ async fn the_last_handle_closes_the_connection() {
 #[tokio::test]
 async fn too_many_waiting_requests_are_refused() {
     let server = Server::start().await;
-    let (client, mut peer) = server.pair(Options::new(server.url())).await;
+    let (client, mut peer) = server.pair(Connect::new(server.url())).await;
     peer.send(Opcode::Hello, 0, r#"{"op":"goaway","retry_ms":60000}"#).await;
     let mut events = client.events();
     crate::support::event(&mut events).await;

@@ -8,7 +8,7 @@ use switchboard_asp::codec::{Assembler, AssemblerLimits, Assembly, Incoming, Rea
 use switchboard_asp::message::{Hello, Interrupt, Invoke, Mode};
 use switchboard_asp::{ClientMessage, Features, Frame, FrameReader, Opcode};
 use switchboard_client::asp::{
-    Client, ConnectionEvent, Events, Options, Request, RequestError, RequestEvent,
+    Client, Connect, ConnectionEvent, Events, Request, RequestError, RequestEvent,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// A client and the server's end of its connection.
-    pub(crate) async fn pair(&self, options: Options) -> (Client, Peer<TcpStream>) {
+    pub(crate) async fn pair(&self, options: Connect) -> (Client, Peer<TcpStream>) {
         let (client, peer) = tokio::join!(Client::connect(options), self.accept());
         (client.expect("connects"), peer)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_client::acolyte::{
-    Attach, Chat, ChatEvent, ChatRequest, Client, Ending, Options, StreamEvent, TaskId, Update,
+    Attach, Chat, ChatEvent, ChatRequest, Client, Connect, Ending, StreamEvent, TaskId, Update,
 };
 use switchboard_core::TurnId;
 
@@ -46,7 +46,7 @@ pub(crate) async fn look_back(
 }
 
 async fn connect(cable: Cable, guise: &Guise, place: &Place) -> Result<Acolyte, String> {
-    let mut options = Options::new(cable.url());
+    let mut options = Connect::new(cable.url());
     if let Some(token) = guise.token {
         options = options.token(token);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use switchboard_client::aip::{
-    Constellation, ConstellationConfig, Device, DeviceConfig, DeviceState, Ending, NewTask, Options,
+    Connect, Constellation, ConstellationConfig, Device, DeviceConfig, DeviceState, Ending, NewTask,
     Strategy, Task, TaskUpdate, ToolCall, ToolFailure, ToolInfo, Tools,
 };
 
@@ -39,7 +39,7 @@ pub(crate) async fn join(cable: Cable, guise: &Guise, place: &Place) -> Result<B
 
 async fn connect(cable: Cable, guise: &Guise, session: String) -> Result<Aip, String> {
     let options = || {
-        let options = Options::new(cable.url());
+        let options = Connect::new(cable.url());
         match guise.token {
             Some(token) => options.token(token),
             None => options,
@@ -143,7 +143,7 @@ impl Side for Aip {
 
     async fn is_down(&mut self) {
         let up = |state| matches!(state, DeviceState::Connected | DeviceState::Busy | DeviceState::Idle);
-        while up(self.constellation.state()) {
+        while up(self.constellation.snapshot()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use switchboard_client::alicia::{
-    Client, Conversation, ConversationEvent, Id, Join, Options, Since, Updates,
+    Client, Connect, Conversation, ConversationEvent, Id, Join, Since, Updates,
 };
 
 use crate::side::{Guise, How, Place, Side, Step};
@@ -40,7 +40,7 @@ pub(crate) async fn look_back(cable: Cable, guise: &Guise, place: &Place) -> Res
 }
 
 async fn connect(cable: Cable, guise: &Guise, join: Join) -> Result<Alicia, String> {
-    let mut options = Options::new(cable.url());
+    let mut options = Connect::new(cable.url());
     if let Some(token) = guise.token {
         options = options.token(token);
     }

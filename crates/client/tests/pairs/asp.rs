@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use switchboard_client::asp::{
-    Client, Feature, Features, Finish, Invoke, InvokeBody, Options, Request, RequestError, RequestEvent,
+    Client, Connect, Feature, Features, Finish, Invoke, InvokeBody, Request, RequestError, RequestEvent,
     ToolFailure, tool,
 };
 use switchboard_core::{Principal, SessionId};
@@ -45,7 +45,7 @@ pub(crate) async fn join(cable: Cable, guise: &Guise, place: &Place) -> Result<B
 async fn connect(cable: Cable, guise: &Guise, session: &str) -> Result<Asp, String> {
     let (by, own) = (guise.name.clone(), guise.tool.clone());
     let offered = tool(&guise.tool, "Says who runs it.", json!({ "type": "object" }));
-    let mut options = Options::new(cable.url())
+    let mut options = Connect::new(cable.url())
         .features(Features::STANDARD.with(Feature::Watch))
         .tool(offered.map_err(|error| format!("{error:?}"))?)
         .on_call(move |call| {

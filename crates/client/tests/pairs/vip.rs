@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use switchboard_client::vip::{Answer, Event, Events, Options, ResponseStatus, Session, State};
+use switchboard_client::vip::{Answer, Connect, Event, Events, ResponseStatus, Session, State};
 
 use crate::side::{Guise, How, Place, Side, Step};
 use crate::world::Cable;
@@ -24,11 +24,13 @@ pub(crate) async fn open(cable: Cable, guise: &Guise) -> Result<(Box<dyn Side>, 
         "actions": {tool: {"type": "button", "description": "Says who presses it.", "element_id": "it"}},
         "visibility": [tool],
     });
-    let options =
-        Options::new(cable.url(), "house").development().silent().screen(screen).action(tool, move |_| {
+    let options = Connect::new(cable.url()).app("house").development().silent().screen(screen).action(
+        tool,
+        move |_| {
             let by = by.clone();
             async move { Answer::with(json!({ "by": by })) }
-        });
+        },
+    );
     let (session, events) = Session::connect(options).await.map_err(|error| error.to_string())?;
     let place = Place { id: session.id().to_owned(), name: None };
     Ok((Box::new(Vip { cable, session, events, worded: false, end: None }), place))

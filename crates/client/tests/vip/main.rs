@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use switchboard_client::vip::{Answer, ConnectError, Event, Events, Options, Session, State};
+use switchboard_client::Refusal;
+use switchboard_client::vip::{
+    Answer, Cause, Connect, ConnectError, Event, Events, OptionsError, Session, State,
+};
 
 use support::{Cable, Served, soon};
 
@@ -32,8 +35,8 @@ fn screen(narration: &str) -> Value {
     })
 }
 
-fn options(address: impl std::fmt::Display) -> Options {
-    Options::new(format!("http://{address}"), "house").development().silent().screen(screen("A house."))
+fn options(address: impl std::fmt::Display) -> Connect {
+    Connect::new(format!("http://{address}")).app("house").development().silent().screen(screen("A house."))
 }
 
 /// What is said from now on until nobody has the floor any more.
@@ -116,7 +119,7 @@ async fn a_session_that_is_cut_goes_on() {
             break down;
         }
     };
-    assert!(down.retry_ms.is_some());
+    assert!(down.retry_at.is_some());
     assert_eq!(session.state(), State::NotConnected);
     cable.plug_into(server.address);
     soon(session.until(State::Idle)).await.expect("back");
@@ -136,17 +139,17 @@ async fn a_session_that_is_cut_goes_on() {
 #[tokio::test]
 async fn who_may_not_come_is_told_why() {
     let server = Served::start().await;
-    let production = Options::new(format!("http://{}", server.address), "house");
+    let production = Connect::new(format!("http://{}", server.address)).app("house");
     let refused = soon(Session::connect(production)).await.expect_err("nobody vouches");
     match refused {
-        ConnectError::Refused { status: 401, code, .. } => {
+        ConnectError::Failed(Cause::Refused(Refusal { status: 401, code, .. })) => {
             assert_eq!(code.as_deref(), Some("AUTH_TOKEN_MISSING"));
         }
         other => panic!("{other:?}"),
     }
     let nobody = soon(Session::connect(options("127.0.0.1:9"))).await.expect_err("nobody listens");
-    assert!(matches!(nobody, ConnectError::Unreachable(_)), "{nobody:?}");
+    assert!(matches!(nobody, ConnectError::Failed(Cause::Unreachable(_))), "{nobody:?}");
     let broken = options(server.address).screen(json!({"route": {"id": "x"}, "narration": 7}));
     let broken = soon(Session::connect(broken)).await.expect_err("no such screen");
-    assert!(matches!(broken, ConnectError::Screen(_)), "{broken:?}");
+    assert!(matches!(broken, ConnectError::Options(OptionsError::Settings(_))), "{broken:?}");
 }

@@ -1,14 +1,15 @@
 //! A coding terminal: chats over Acolyte, resumed where that was agreed, watched by somebody who compares.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
-use switchboard_acolyte::client::{
-    AcolyteClient, ChatEvent, ChatId, ClientConfig, Ending, Event, Input, Output,
-};
+use switchboard_acolyte::client::{AcolyteClient, ChatEvent, ChatId, ClientConfig, Ending, Event};
 use switchboard_acolyte::message::{Attach, Capabilities};
 use switchboard_acolyte::{ChatRequest, Reply, StreamEvent, TaskId};
-use switchboard_core::{Frame, OpeningRequest, PrincipalId, Timestamp};
+use switchboard_core::{
+    Backoff, ClientInput, ClientMachine as _, Frame, Jitter, OpeningRequest, PrincipalId,
+};
 
 use super::facts::{Fact, Lens, Seen};
 use super::guest::{Around, Heard, Said, Speaker};
@@ -27,9 +28,6 @@ pub(super) struct Coder {
     wire: Wire,
     /// A piece of text that may belong to the end that comes next.
     held: Option<(ChatId, String)>,
-    dial_at: Option<Timestamp>,
-    /// Whether there is a transport, or one is being made.
-    dialed: bool,
 }
 
 /// A chat as its user sees it.
@@ -66,6 +64,7 @@ impl Coder {
             ping_ms: 4_000,
             dead_ms: 12_000,
             silence_ms: 20_000,
+            backoff: Backoff::new(Duration::from_millis(40), Duration::from_millis(1_500), Jitter::Full),
             ..ClientConfig::default()
         };
         Self {
@@ -74,8 +73,6 @@ impl Coder {
             chats: BTreeMap::new(),
             wire: Wire::default(),
             held: None,
-            dial_at: None,
-            dialed: false,
         }
     }
 
@@ -109,7 +106,7 @@ impl Coder {
         if let Some(chat) = self.chats.get_mut(&id) {
             chat.aborted = true;
         }
-        self.client.abort(id, around.now.as_millis());
+        self.client.abort(id, around.now);
     }
 
     fn told(&mut self, event: Event, around: &mut Around<'_>) -> Result<(), Fault> {
@@ -124,11 +121,7 @@ impl Coder {
                 };
                 return chat.end(&ending, around.ledger);
             }
-            Event::Down(cause) => {
-                around.note(format_args!("is off: {cause}"));
-                self.dialed = false;
-                self.dial_at = Some(around.soon(20, 1_500));
-            }
+            Event::Down(down) => around.note(format_args!("is off: {}", down.cause)),
             Event::NotAborted(id, _) => {
                 if let Some(chat) = self.chats.get_mut(&id) {
                     chat.aborted = false;
@@ -189,84 +182,57 @@ impl Speaker for Coder {
     }
 
     fn act(&mut self, tag: &str, around: &mut Around<'_>) {
-        if !self.dialed && self.dial_at.is_none() {
-            self.dial_at = Some(around.now);
-        }
-        let millis = around.now.as_millis();
+        self.client.handle_input(ClientInput::Connect, around.now);
         match around.random.below(20) {
             0..12 => self.start(tag, around),
             12..15 => self.abort(around),
             15 | 16 => self.attach(around),
-            17 => drop(self.client.status(millis)),
+            17 => drop(self.client.status(around.now)),
             18 => {
                 let tasks: Vec<TaskId> = self.chats.values().filter_map(|chat| chat.task.clone()).collect();
                 if let Some(task) = around.random.pick(&tasks).cloned() {
-                    drop(self.client.task_status(task, None, millis));
+                    drop(self.client.task_status(task, None, around.now));
                 }
             }
             _ if around.random.chance(30) => {
                 around.note(format_args!("leaves"));
                 self.chats.values_mut().for_each(|chat| chat.aborted = true);
-                self.client.leave(millis);
+                self.client.handle_input(ClientInput::Leave, around.now);
             }
             _ => {}
         }
     }
 
     fn hear(&mut self, heard: Heard, around: &mut Around<'_>) -> Result<(), Fault> {
-        let input = match heard {
-            Heard::Opened => {
-                self.wire = Wire::default();
-                Input::Opened
-            }
-            Heard::Frame(Frame::Text(text)) => {
-                self.wire.received(&text)?;
-                Input::Message(text.into())
-            }
-            Heard::Frame(_) => Input::Alive,
-            Heard::Closed(code) => {
-                if !self.client.is_up() {
-                    self.dialed = false;
-                    self.dial_at = Some(around.soon(20, 1_500));
-                }
-                Input::Closed(code)
-            }
-            Heard::Timeout => Input::Timeout,
-        };
-        self.client.handle_input(input, around.now.as_millis());
+        match &heard {
+            Heard::Opened => self.wire = Wire::default(),
+            Heard::Frame(Frame::Text(text)) => self.wire.received(text)?,
+            Heard::Frame(_) | Heard::Closed(_) | Heard::Timeout => {}
+        }
+        self.client.handle_input(heard.input(), around.now);
         Ok(())
     }
 
     fn poll(&mut self, around: &mut Around<'_>) -> Result<Said, Fault> {
         loop {
-            match self.client.poll_output() {
-                Output::Event(event) => self.told(event, around)?,
-                Output::Send(text) => {
-                    self.wire.sent(&text);
-                    return Ok(Said::Send(Frame::Text(text)));
+            let said = match Said::of(self.client.poll_output()) {
+                Ok(said) => said,
+                Err(event) => {
+                    self.told(event, around)?;
+                    continue;
                 }
-                Output::Ping => return Ok(Said::Send(Frame::Ping(bytes::Bytes::new()))),
-                Output::Close(code) => {
-                    self.dialed = false;
-                    return Ok(Said::Close(code));
-                }
-                Output::Idle { wake } => {
-                    self.release(None, around)?;
-                    if self.dial_at.is_some_and(|at| at <= around.now) {
-                        (self.dial_at, self.dialed) = (None, true);
-                        return Ok(Said::Dial);
-                    }
-                    let wake = wake.map(Timestamp::from_millis);
-                    return Ok(Said::Idle { wake: wake.into_iter().chain(self.dial_at).min() });
-                }
+            };
+            match &said {
+                Said::Send(Frame::Text(text)) => self.wire.sent(text),
+                Said::Idle { .. } => self.release(None, around)?,
+                Said::Send(_) | Said::Dial | Said::Close(_) => {}
             }
+            return Ok(said);
         }
     }
 
     fn come_back(&mut self, around: &mut Around<'_>) {
-        if !self.dialed {
-            self.dial_at = Some(around.now);
-        }
+        self.client.handle_input(ClientInput::Connect, around.now);
     }
 
     fn is_idle(&self, _ledger: &Ledger) -> bool {

@@ -5,7 +5,7 @@ use switchboard_asp::client::Link;
 use switchboard_asp::codec::encode_map_frame;
 use switchboard_asp::message::{Enc, Interrupt, Invoke, InvokeBody, Mode, Step};
 use switchboard_asp::{Flags, Map, Opcode, Value};
-use switchboard_core::{Frame, SessionId};
+use switchboard_core::{ClientInput, ClientMachine as _, Frame, SessionId};
 
 use super::client::{Up, latency};
 use super::ledger::ONCE;
@@ -21,7 +21,7 @@ impl Simulation {
         }
         let Some(client) = self.clients.get_mut(index) else { return };
         if client.asp.link() == Link::Off {
-            client.asp.connect();
+            client.asp.handle_input(ClientInput::Connect, self.world.now());
             return self.note(format_args!("client {index} wants to connect"));
         }
         match self.random.below(24) {
@@ -43,9 +43,9 @@ impl Simulation {
             }
             21 | 22 => self.pause(index),
             _ if self.random.chance(30) => {
-                let now = self.world.now().as_millis();
+                let now = self.world.now();
                 if let Some(client) = self.clients.get_mut(index) {
-                    client.asp.bye(now);
+                    client.asp.handle_input(ClientInput::Leave, now);
                 }
                 self.note(format_args!("client {index} says bye"));
             }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_aip::client::{
-    Constellation, ConstellationConfig, ConstellationEvent, Device, DeviceConfig, DeviceEvent, Ending, Input,
-    NewTask, Output, RunId, Strategy,
+    Constellation, ConstellationConfig, ConstellationEvent, Device, DeviceConfig, DeviceEvent, Ending,
+    NewTask, RunId, Strategy,
 };
 use switchboard_aip::message::{Outcome, ResultStatus};
 use switchboard_core::model::TurnOutcome;
-use switchboard_core::{Frame, OpeningRequest, PrincipalId, Timestamp};
+use switchboard_core::{ClientInput, ClientMachine as _, Frame, OpeningRequest, PrincipalId, Timestamp};
 
 use super::guest::{Around, Heard, Said, Speaker};
 use super::guests::seed;
@@ -77,7 +77,7 @@ impl Worker {
                 self.runs.push((at, run.id, around.random.chance(80)));
             }
             DeviceEvent::Abandoned(id) => self.runs.retain(|(_, run, _)| *run != id),
-            DeviceEvent::Down { cause, .. } => around.note(format_args!("is off: {cause}")),
+            DeviceEvent::Down(down) => around.note(format_args!("is off: {}", down.cause)),
             DeviceEvent::Assigned { .. }
             | DeviceEvent::Accepted { .. }
             | DeviceEvent::TaskEnded { .. }
@@ -97,17 +97,15 @@ impl Speaker for Worker {
     }
 
     fn act(&mut self, _tag: &str, around: &mut Around<'_>) {
-        self.client.connect();
+        self.client.handle_input(ClientInput::Connect, around.now);
         if around.random.chance(3) {
             around.note(format_args!("leaves"));
-            self.client.disconnect();
+            self.client.handle_input(ClientInput::Leave, around.now);
         }
     }
 
     fn hear(&mut self, heard: Heard, around: &mut Around<'_>) -> Result<(), Fault> {
-        if let Some(input) = input(heard) {
-            self.client.handle(input, around.now);
-        }
+        self.client.handle_input(heard.input(), around.now);
         Ok(())
     }
 
@@ -119,21 +117,22 @@ impl Speaker for Worker {
             let _ = self.client.finish(id, outcome, around.now);
         }
         loop {
-            match self.client.poll() {
-                Output::Event(event) => self.told(event, around)?,
-                Output::Connect => return Ok(Said::Dial),
-                Output::Send(text) => return Ok(Said::Send(Frame::Text(text))),
-                Output::Close(code) => return Ok(Said::Close(code)),
-                Output::Idle { wake } => {
-                    let runs = self.runs.iter().map(|(at, ..)| *at);
-                    return Ok(Said::Idle { wake: wake.into_iter().chain(runs).min() });
+            return Ok(match Said::of(self.client.poll_output()) {
+                Err(event) => {
+                    self.told(event, around)?;
+                    continue;
                 }
-            }
+                Ok(Said::Idle { wake }) => {
+                    let runs = self.runs.iter().map(|(at, ..)| *at);
+                    Said::Idle { wake: wake.into_iter().chain(runs).min() }
+                }
+                Ok(said) => said,
+            });
         }
     }
 
-    fn come_back(&mut self, _around: &mut Around<'_>) {
-        self.client.connect();
+    fn come_back(&mut self, around: &mut Around<'_>) {
+        self.client.handle_input(ClientInput::Connect, around.now);
     }
 
     fn is_idle(&self, _ledger: &Ledger) -> bool {
@@ -187,8 +186,8 @@ impl Chief {
                     _ => Ok(()),
                 }
             }
-            ConstellationEvent::Down { cause, .. } => {
-                around.note(format_args!("is off: {cause}"));
+            ConstellationEvent::Down(down) => {
+                around.note(format_args!("is off: {}", down.cause));
                 Ok(())
             }
             ConstellationEvent::State(_)
@@ -208,7 +207,7 @@ impl Speaker for Chief {
     }
 
     fn act(&mut self, tag: &str, around: &mut Around<'_>) {
-        self.client.connect(around.now);
+        self.client.handle_input(ClientInput::Connect, around.now);
         match around.random.below(20) {
             0..14 => self.submit(tag, around),
             14..17 => {
@@ -220,7 +219,7 @@ impl Speaker for Chief {
             17 => drop(self.client.request_info(around.now)),
             18 if around.random.chance(30) => {
                 around.note(format_args!("leaves"));
-                self.client.disconnect();
+                self.client.handle_input(ClientInput::Leave, around.now);
             }
             _ => {}
         }
@@ -232,29 +231,28 @@ impl Speaker for Chief {
             Heard::Frame(Frame::Text(text)) => self.wire.received(text)?,
             _ => {}
         }
-        if let Some(input) = input(heard) {
-            self.client.handle(input, around.now);
-        }
+        self.client.handle_input(heard.input(), around.now);
         Ok(())
     }
 
     fn poll(&mut self, around: &mut Around<'_>) -> Result<Said, Fault> {
         loop {
-            match self.client.poll() {
-                Output::Event(event) => self.told(event, around)?,
-                Output::Connect => return Ok(Said::Dial),
-                Output::Send(text) => {
-                    self.wire.sent(&text);
-                    return Ok(Said::Send(Frame::Text(text)));
+            let said = match Said::of(self.client.poll_output()) {
+                Ok(said) => said,
+                Err(event) => {
+                    self.told(event, around)?;
+                    continue;
                 }
-                Output::Close(code) => return Ok(Said::Close(code)),
-                Output::Idle { wake } => return Ok(Said::Idle { wake }),
+            };
+            if let Said::Send(Frame::Text(text)) = &said {
+                self.wire.sent(text);
             }
+            return Ok(said);
         }
     }
 
     fn come_back(&mut self, around: &mut Around<'_>) {
-        self.client.connect(around.now);
+        self.client.handle_input(ClientInput::Connect, around.now);
     }
 
     fn is_idle(&self, _ledger: &Ledger) -> bool {
@@ -327,16 +325,6 @@ fn socket() -> OpeningRequest {
 fn reconnect() -> Strategy {
     let (initial, max) = (Duration::from_millis(100), Duration::from_secs(2));
     Strategy { max_tries: 1_000, initial, max, ..Strategy::default() }
-}
-
-fn input(heard: Heard) -> Option<Input> {
-    match heard {
-        Heard::Opened => Some(Input::Opened),
-        Heard::Frame(Frame::Text(text)) => Some(Input::Message(text.into())),
-        Heard::Frame(_) => None,
-        Heard::Closed(code) => Some(Input::Closed(code)),
-        Heard::Timeout => Some(Input::Timeout),
-    }
 }
 
 fn name(ending: &Ending) -> &'static str {

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use switchboard_alicia::client::{
-    AliciaClient, Answer, ClientConfig, ConversationEvent, ConversationKey, Event, Input, Join, Output,
-    RequestError, RequestKey, Retry, Since, ToolOutcome,
+    AliciaClient, Answer, ClientConfig, ConversationEvent, ConversationKey, Event, Join, RequestError,
+    RequestKey, Since, ToolOutcome,
 };
 use switchboard_alicia::{AliciaLimits, Body, Decoded, Dialect, Envelope, Id, Side, Value, decode};
-use switchboard_core::{Frame, OpeningRequest, Pii, Principal, PrincipalId, SessionId, Timestamp};
+use switchboard_core::{
+    ClientInput, ClientMachine as _, Frame, OpeningRequest, Pii, Principal, PrincipalId, SessionId, Timestamp,
+};
 
 use super::facts::{Fact, Lens, Seen};
 use super::guest::{Around, Heard, Said, Speaker};
@@ -116,7 +118,7 @@ impl Companion {
     fn told(&mut self, event: Event, around: &mut Around<'_>) -> Result<(), Fault> {
         match event {
             Event::Up => {}
-            Event::Down { cause, .. } => around.note(format_args!("is off: {cause}")),
+            Event::Down(down) => around.note(format_args!("is off: {}", down.cause)),
             Event::Conversation(key, event) => self.happened(key, event, around)?,
             Event::Settled(key, outcome) => {
                 let Some(id) = self.said.remove(&key) else { return Ok(()) };
@@ -199,7 +201,7 @@ impl Speaker for Companion {
     }
 
     fn act(&mut self, tag: &str, around: &mut Around<'_>) {
-        self.client.connect();
+        self.client.handle_input(ClientInput::Connect, around.now);
         match around.random.below(20) {
             0..12 => self.say(tag, around),
             12..15 => self.join(around),
@@ -218,29 +220,22 @@ impl Speaker for Companion {
             18 => self.client.network_is_back(),
             _ if around.random.chance(30) => {
                 around.note(format_args!("leaves"));
-                self.client.leave_all(around.now);
+                self.client.handle_input(ClientInput::Leave, around.now);
             }
             _ => {}
         }
     }
 
     fn hear(&mut self, heard: Heard, around: &mut Around<'_>) -> Result<(), Fault> {
-        let input = match heard {
+        match &heard {
             Heard::Opened => {
                 self.wire.last.clear();
                 self.wire.over.clear();
-                Input::Opened
             }
-            Heard::Frame(Frame::Binary(bytes)) => {
-                self.wire.received(&bytes)?;
-                Input::Message(Pii(bytes))
-            }
-            Heard::Frame(_) => Input::Alive,
-            Heard::Closed(code) if self.client.is_up() => Input::Closed(code),
-            Heard::Closed(_) => Input::Failed(Retry::Paced),
-            Heard::Timeout => Input::Timeout,
-        };
-        self.client.handle_input(input, around.now);
+            Heard::Frame(Frame::Binary(bytes)) => self.wire.received(bytes)?,
+            Heard::Frame(_) | Heard::Closed(_) | Heard::Timeout => {}
+        }
+        self.client.handle_input(heard.input(), around.now);
         Ok(())
     }
 
@@ -255,22 +250,22 @@ impl Speaker for Companion {
             self.client.tool_done(key, &id, outcome, around.now);
         }
         loop {
-            match self.client.poll_output() {
-                Output::Event(event) => self.told(event, around)?,
-                Output::Dial => return Ok(Said::Dial),
-                Output::Send(Pii(bytes)) => return Ok(Said::Send(Frame::Binary(bytes))),
-                Output::Ping => return Ok(Said::Send(Frame::Ping(bytes::Bytes::new()))),
-                Output::Close(code) => return Ok(Said::Close(code)),
-                Output::Idle { wake } => {
-                    let tools = self.tools.iter().map(|(at, ..)| *at);
-                    return Ok(Said::Idle { wake: wake.into_iter().chain(tools).min() });
+            return Ok(match Said::of(self.client.poll_output()) {
+                Err(event) => {
+                    self.told(event, around)?;
+                    continue;
                 }
-            }
+                Ok(Said::Idle { wake }) => {
+                    let tools = self.tools.iter().map(|(at, ..)| *at);
+                    Said::Idle { wake: wake.into_iter().chain(tools).min() }
+                }
+                Ok(said) => said,
+            });
         }
     }
 
-    fn come_back(&mut self, _around: &mut Around<'_>) {
-        self.client.connect();
+    fn come_back(&mut self, around: &mut Around<'_>) {
+        self.client.handle_input(ClientInput::Connect, around.now);
         self.client.network_is_back();
     }
 

@@ -1,13 +1,18 @@
 //! One real client: the client half of ASP, its transport, and a user who watches.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use switchboard_asp::client::{AspClient, ClientConfig, CreditMode, Event, Input, Output, Refused};
+use switchboard_asp::client::{AspClient, ClientConfig, CreditMode, Event, Input, Output};
 use switchboard_asp::message::{CallFailure, CallResult, Enc, Invoke, InvokeBody, Record, RecordBody};
 use switchboard_asp::{Feature, Features, Value};
-use switchboard_core::{AttachmentId, Frame, Principal, Refusal, Timestamp};
+use switchboard_core::client::Refusal as Refused;
+use switchboard_core::{
+    AttachmentId, Backoff, ClientMachine as _, Frame, Jitter, Principal, Refusal, Timestamp,
+};
 
 use super::expected::Perspective;
+use super::guests::seed;
 use super::line::Line;
 use super::random::Random;
 use super::stories;
@@ -28,7 +33,7 @@ pub(super) struct Client {
     /// What the user still has to do.
     todo: Vec<(Timestamp, Todo)>,
     dial_at: Option<Timestamp>,
-    wake: Option<u64>,
+    wake: Option<Timestamp>,
     cid: AttachmentId,
     features: Features,
     manual: bool,
@@ -139,13 +144,16 @@ impl Client {
             credit: if manual { CreditMode::Manual } else { CreditMode::Automatic },
             max_queued: 16,
             accept_timeout_ms: 3_000,
-            backoff_first_ms: 40,
-            backoff_most_ms: 1_500,
+            backoff: Backoff::new(
+                Duration::from_millis(40),
+                Duration::from_millis(1_500),
+                Jitter::Around(50),
+            ),
             ..ClientConfig::default()
         };
         Self {
             principal,
-            asp: AspClient::new(config, random.next()),
+            asp: AspClient::new(config, &seed(random)),
             transport: None,
             views: BTreeMap::new(),
             keyed: Vec::new(),
@@ -161,9 +169,8 @@ impl Client {
     /// When something has to be done without anything arriving.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let todo = self.todo.iter().map(|(at, _)| *at);
-        let wake = self.wake.map(Timestamp::from_millis);
         let transport = self.transport.as_ref().and_then(Transport::next_due);
-        todo.chain(wake).chain(self.dial_at).chain(transport).min()
+        todo.chain(self.wake).chain(self.dial_at).chain(transport).min()
     }
 
     /// Whether every request is over.
@@ -193,8 +200,8 @@ impl Simulation {
         loop {
             let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
             match client.asp.poll_output() {
-                Output::Connect => client.dial_at = Some(later(now, latency(&mut self.random))),
-                Output::Send(bytes) => {
+                Output::Dial => client.dial_at = Some(later(now, latency(&mut self.random))),
+                Output::Binary(bytes) => {
                     if let Some(transport) = &mut client.transport {
                         transport.wire.sent(&bytes);
                         transport.up.push(Up::Frame(Frame::Binary(bytes)), now, latency(&mut self.random));
@@ -206,13 +213,15 @@ impl Simulation {
                         transport.up.push(Up::Frame(ping), now, latency(&mut self.random));
                     }
                 }
-                Output::Close(close) => {
+                Output::Close(code) => {
                     client.dial_at = None;
                     if let Some(Transport { peer, mut up, severed: false, .. }) = client.transport.take() {
-                        up.push(Up::Close(close.number()), now, latency(&mut self.random));
+                        up.push(Up::Close(code), now, latency(&mut self.random));
                         self.ghosts.push(Ghost { peer, up });
                     }
                 }
+                // A client of this protocol sends no text.
+                Output::Text(_) => {}
                 Output::Event(event) => self.client_event(index, event)?,
                 Output::Idle { wake } => {
                     client.wake = wake;
@@ -237,19 +246,19 @@ impl Simulation {
                     let said = transport.wire.received(&bytes, &self.ledger);
                     said.map_err(|fault| fault.within(format!("client {index}")))?;
                     self.frames += 1;
-                    client.asp.handle_input(Input::Binary(bytes), now.as_millis());
+                    client.asp.handle_input(Input::Binary(bytes), now);
                     return Ok(true);
                 }
                 Some(Down::Frame(_)) => {
                     // A WebSocket library answers pings by itself.
                     let pong = Frame::Pong(bytes::Bytes::new());
                     transport.up.push(Up::Frame(pong), now, latency(&mut self.random));
-                    client.asp.handle_input(Input::Alive, now.as_millis());
+                    client.asp.handle_input(Input::Alive, now);
                     return Ok(true);
                 }
                 Some(Down::Closed(code)) => {
                     client.transport = None;
-                    client.asp.handle_input(Input::Closed(code), now.as_millis());
+                    client.asp.handle_input(Input::Closed(code), now);
                     return Ok(true);
                 }
                 None => {}
@@ -261,9 +270,9 @@ impl Simulation {
             client.act(todo, now);
             return Ok(true);
         }
-        if client.wake.is_some_and(|wake| wake <= now.as_millis()) {
+        if client.wake.is_some_and(|wake| wake <= now) {
             client.wake = None;
-            client.asp.handle_input(Input::Timeout, now.as_millis());
+            client.asp.handle_input(Input::Timeout, now);
             return Ok(true);
         }
         Ok(false)
@@ -279,12 +288,12 @@ impl Simulation {
                 Input::Opened
             }
             Err(Refusal::Draining { retry_ms }) if self.random.chance(50) => {
-                let retry_after_ms = self.random.chance(50).then_some(retry_ms);
-                Input::Refused(Refused { status: 503, retry_after_ms, error: None })
+                let retry_after = self.random.chance(50).then_some(Duration::from_millis(retry_ms));
+                Input::Refused(Refused { status: 503, retry_after, ..Refused::default() })
             }
-            Err(_) => Input::Unreachable,
+            Err(_) => Input::Unreachable("refused".into()),
         };
-        client.asp.handle_input(input, now.as_millis());
+        client.asp.handle_input(input, now);
     }
 
     fn client_event(&mut self, index: usize, event: Event) -> Result<(), Fault> {
@@ -328,8 +337,8 @@ impl Simulation {
                     })
                     .map_err(|fault| fault.within(format!("client {index} request {id}")))?;
             }
-            Event::Disconnected { cause, .. } | Event::Off { cause } => {
-                self.trace.note(now, format_args!("client {index} is off: {cause:?}"));
+            Event::Down(down) => {
+                self.trace.note(now, format_args!("client {index} is off: {:?}", down.cause));
             }
             Event::Error(error) => {
                 self.trace.note(now, format_args!("client {index} is told {:?}", error.known()));
@@ -348,7 +357,7 @@ impl Simulation {
 impl Client {
     /// The user invokes; without a connection nothing comes of it.
     pub(super) fn invoke(&mut self, invoke: Invoke, tag: Option<String>, now: Timestamp) -> Option<u16> {
-        let id = self.asp.invoke(invoke.clone(), now.as_millis()).ok()?;
+        let id = self.asp.invoke(invoke.clone(), now).ok()?;
         self.views.insert(id, View::new(invoke, tag));
         Some(id)
     }
@@ -385,7 +394,6 @@ impl Client {
     }
 
     fn act(&mut self, todo: Todo, now: Timestamp) {
-        let millis = now.as_millis();
         match todo {
             Todo::Answer { id, call, ok } => {
                 let failure = CallFailure { name: "broken".into(), msg: "it is".into() };
@@ -397,7 +405,7 @@ impl Client {
                     output: ok.then(|| Value::from("found it")),
                     error: (!ok).then_some(failure),
                 };
-                if let Ok(own) = self.asp.answer_call(id, &call, result, millis) {
+                if let Ok(own) = self.asp.answer_call(id, &call, result, now) {
                     self.views.insert(own, View::new(Invoke::new(InvokeBody::Result(body)), None));
                 }
             }
@@ -406,7 +414,7 @@ impl Client {
             }
             Todo::Reply { ask } => {
                 let answer = switchboard_asp::client::Answer::Text("this one".into());
-                if let Ok(own) = self.asp.answer_ask(&ask, answer, millis) {
+                if let Ok(own) = self.asp.answer_ask(&ask, answer, now) {
                     let reply =
                         switchboard_asp::message::AskReply { parent: 0, ask_id: ask, text: None, data: None };
                     self.views.insert(own, View::new(Invoke::new(InvokeBody::Reply(reply)), None));
@@ -427,5 +435,5 @@ pub(super) const fn latency(random: &mut Random) -> u64 {
 }
 
 pub(super) fn later(now: Timestamp, millis: u64) -> Timestamp {
-    now.after(std::time::Duration::from_millis(millis))
+    now.after(Duration::from_millis(millis))
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use switchboard_core::{Frame, OpeningRequest, Principal, Protocol, SessionId, Timestamp};
+use switchboard_core::{
+    ClientInput, ClientOutput, Frame, OpeningRequest, Principal, Protocol, SessionId, Timestamp,
+};
 
 use super::client::{Down, Ghost, Transport, Up, latency, later};
 use super::ledger::{Ledger, has_content};
@@ -80,6 +82,20 @@ pub(super) enum Heard {
     Timeout,
 }
 
+impl Heard {
+    /// What it is to a client half.
+    pub(super) fn input(self) -> ClientInput {
+        match self {
+            Self::Opened => ClientInput::Opened,
+            Self::Frame(Frame::Text(text)) => ClientInput::Text(text),
+            Self::Frame(Frame::Binary(bytes)) => ClientInput::Binary(bytes),
+            Self::Frame(_) => ClientInput::Alive,
+            Self::Closed(code) => ClientInput::Closed(code),
+            Self::Timeout => ClientInput::Timeout,
+        }
+    }
+}
+
 /// What a speaker does.
 #[derive(Debug)]
 pub(super) enum Said {
@@ -87,6 +103,21 @@ pub(super) enum Said {
     Send(Frame),
     Close(u16),
     Idle { wake: Option<Timestamp> },
+}
+
+impl Said {
+    /// What a client half does, unless it tells its user something.
+    pub(super) fn of<E>(output: ClientOutput<E>) -> Result<Self, E> {
+        Ok(match output {
+            ClientOutput::Dial => Self::Dial,
+            ClientOutput::Text(text) => Self::Send(Frame::Text(text)),
+            ClientOutput::Binary(bytes) => Self::Send(Frame::Binary(bytes)),
+            ClientOutput::Ping => Self::Send(Frame::Ping(Bytes::new())),
+            ClientOutput::Close(code) => Self::Close(code),
+            ClientOutput::Event(event) => return Err(event),
+            ClientOutput::Idle { wake } => Self::Idle { wake },
+        })
+    }
 }
 
 /// One speaker, and what lies between it and the server.

@@ -2,12 +2,16 @@
 //! somebody who compares.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_core::model::CallKind;
-use switchboard_core::{Actor, Frame, Op, OpeningRequest, Pii, PrincipalId, Seed, SessionId, Timestamp};
+use switchboard_core::{
+    Actor, Backoff, ClientInput, ClientMachine as _, Frame, Jitter, Op, OpeningRequest, Pii, PrincipalId,
+    Seed, SessionId, Timestamp,
+};
 use switchboard_vip::audio::Format;
-use switchboard_vip::client::{ClientConfig, Event, Input, Outcome, Output, VipClient};
+use switchboard_vip::client::{ClientConfig, Event, Outcome, VipClient};
 use switchboard_vip::matrix::State;
 use switchboard_vip::message::{AnnounceReason, CloseReason, ResponseDone, ResponseStatus, TurnDetection};
 use switchboard_vip::minutes::{CHRONICLE, Minute, Settings};
@@ -35,8 +39,6 @@ pub(super) struct App {
     /// What is being done, until when, and whether it comes out well.
     calls: Vec<(Timestamp, String, bool)>,
     wire: Wire,
-    dial_at: Option<Timestamp>,
-    dialed: bool,
 }
 
 /// A response as its user sees it.
@@ -74,8 +76,6 @@ impl App {
             responses: BTreeMap::new(),
             calls: Vec::new(),
             wire: Wire::default(),
-            dial_at: None,
-            dialed: false,
         }
     }
 
@@ -88,7 +88,6 @@ impl App {
         self.responses.clear();
         self.calls.clear();
         self.wire = Wire::default();
-        (self.dial_at, self.dialed) = (None, false);
     }
 
     fn told(&mut self, event: Event, around: &mut Around<'_>) -> Result<(), Fault> {
@@ -116,11 +115,9 @@ impl App {
                 self.calls.push((at, execution.invocation_id, around.random.chance(80)));
             }
             Event::Down(down) => {
-                around.note(format_args!("is off: {} {:?}", down.code, down.retry_ms));
-                self.dialed = false;
-                match down.retry_ms {
-                    Some(pause) => self.dial_at = Some(around.soon(pause, pause)),
-                    None => self.begin_anew(),
+                around.note(format_args!("is off: {} {:?}", down.cause, down.retry_at));
+                if down.retry_at.is_none() {
+                    self.begin_anew();
                 }
             }
             Event::Problem(error) => around.note(format_args!("is told {}", error.code)),
@@ -184,9 +181,7 @@ impl Speaker for App {
     }
 
     fn act(&mut self, tag: &str, around: &mut Around<'_>) {
-        if !self.dialed && self.dial_at.is_none() {
-            self.dial_at = Some(around.now);
-        }
+        self.come_back(around);
         match around.random.below(20) {
             0..13 => {
                 let story = around.random.pick(stories::NAMES).copied().unwrap_or("echo");
@@ -208,31 +203,18 @@ impl Speaker for App {
     }
 
     fn hear(&mut self, heard: Heard, around: &mut Around<'_>) -> Result<(), Fault> {
-        let input = match heard {
-            Heard::Opened => {
-                self.wire.hello = None;
-                Input::Opened
+        match &heard {
+            Heard::Opened => self.wire.hello = None,
+            Heard::Frame(Frame::Text(text)) => self.wire.received(text)?,
+            // Not let in: it may come back, or the session is gone.
+            Heard::Closed(_) if self.client.state() == State::NotConnected && around.random.chance(40) => {
+                self.begin_anew();
+                self.come_back(around);
+                return Ok(());
             }
-            Heard::Frame(Frame::Text(text)) => {
-                self.wire.received(&text)?;
-                Input::Text(Pii(text))
-            }
-            Heard::Frame(_) => return Ok(()),
-            Heard::Closed(code) => {
-                self.dialed = false;
-                if self.client.state() == State::NotConnected {
-                    // Not let in: it may come back, or the session is gone.
-                    if around.random.chance(40) {
-                        self.begin_anew();
-                    }
-                    self.dial_at = Some(around.soon(20, 1_500));
-                    return Ok(());
-                }
-                Input::Closed(code)
-            }
-            Heard::Timeout => Input::Timeout,
-        };
-        self.client.handle_input(input, around.now);
+            Heard::Frame(_) | Heard::Closed(_) | Heard::Timeout => {}
+        }
+        self.client.handle_input(heard.input(), around.now);
         Ok(())
     }
 
@@ -247,30 +229,22 @@ impl Speaker for App {
             drop(self.client.finish(&id, outcome, None, around.now));
         }
         loop {
-            match self.client.poll_output() {
-                Output::Event(event) => self.told(event, around)?,
-                Output::Send(Pii(text)) => return Ok(Said::Send(Frame::Text(text))),
-                Output::SendBinary(Pii(bytes)) => return Ok(Said::Send(Frame::Binary(bytes))),
-                Output::Close(code) => {
-                    self.dialed = false;
-                    return Ok(Said::Close(code));
+            return Ok(match Said::of(self.client.poll_output()) {
+                Err(event) => {
+                    self.told(event, around)?;
+                    continue;
                 }
-                Output::Idle { wake } => {
-                    if self.dial_at.is_some_and(|at| at <= around.now) && !self.dialed {
-                        (self.dial_at, self.dialed) = (None, true);
-                        return Ok(Said::Dial);
-                    }
+                Ok(Said::Idle { wake }) => {
                     let calls = self.calls.iter().map(|(at, ..)| *at);
-                    return Ok(Said::Idle { wake: wake.into_iter().chain(calls).chain(self.dial_at).min() });
+                    Said::Idle { wake: wake.into_iter().chain(calls).min() }
                 }
-            }
+                Ok(said) => said,
+            });
         }
     }
 
     fn come_back(&mut self, around: &mut Around<'_>) {
-        if !self.dialed {
-            self.dial_at = Some(around.now);
-        }
+        self.client.handle_input(ClientInput::Connect, around.now);
     }
 
     fn is_idle(&self, _ledger: &Ledger) -> bool {
@@ -362,7 +336,8 @@ impl Wire {
 }
 
 fn client(session: &SessionId, seed: &Seed, number: u64) -> VipClient {
-    let config = ClientConfig { microphone: false, ..ClientConfig::new(session.as_str()) };
+    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(1_500), Jitter::Around(50));
+    let config = ClientConfig { microphone: false, backoff, ..ClientConfig::new(session.as_str()) };
     let mut client = VipClient::new(config, Seed::new(seed.derive("client", number)));
     drop(client.show(screen(0), Timestamp::default()));
     client

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use switchboard_core::{Pii, Timestamp};
+use switchboard_core::Timestamp;
+use switchboard_core::client::{self, Down};
 
 use crate::audio::Format;
 use crate::context::ContextFault;
@@ -12,39 +13,6 @@ use crate::message::{
     FunctionResult, InputComplete, ResponseAudio, ResponseDone, ResponseTextDelta, SessionConnected,
     SessionTerminated, SessionTerminating, SessionUpdated, StateAck, TranscriptPartial,
 };
-
-/// What the transport reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// It is open, and everything that travels from now on is part of the protocol.
-    Opened,
-    /// A text message.
-    Text(Pii<String>),
-    /// A binary message.
-    Binary(Pii<Bytes>),
-    /// It is gone, with the code of its close frame if there was one; or it could not be opened.
-    Closed(Option<u16>),
-    /// The wake time has come.
-    Timeout,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// Send one text message.
-    Send(Pii<String>),
-    /// Send one binary message.
-    SendBinary(Pii<Bytes>),
-    /// Close the transport with this code and forget it.
-    Close(u16),
-    /// Tell the application.
-    Event(Event),
-    /// Nothing more to do until the next input, at the latest at this time.
-    Idle {
-        /// When to give [`Input::Timeout`].
-        wake: Option<Timestamp>,
-    },
-}
 
 /// What the application is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +87,7 @@ pub enum Event {
     /// The session has ended.
     Terminated(SessionTerminated),
     /// Not connected any more.
-    Down(Down),
+    Down(Down<LinkFault>),
 }
 
 /// A change of state.
@@ -193,13 +161,27 @@ pub enum Outcome {
     },
 }
 
-/// Why there is no connection any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Down {
-    /// The code of the close frame; 1006 if there was none.
-    pub code: u16,
-    /// How long to wait before the session is taken up with another transport; none if it is over.
-    pub retry_ms: Option<u64>,
+/// What ends a connection of VIP, beyond what every protocol knows: nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkFault {}
+
+impl client::Fault for LinkFault {
+    const PROTOCOL: &'static str = "VIP";
+    const WORDS_AT: &'static str = "/error/message";
+    const CODE_AT: &'static str = "/error/code";
+
+    /// Whether a session can be resumed after it.
+    fn is_temporary_close(code: u16) -> bool {
+        matches!(code, 1001 | 1005 | 1006 | 1011 | 1012 | 4408 | 4429 | 4500)
+    }
+
+    fn is_temporary(&self) -> bool {
+        match *self {}
+    }
+
+    fn advice(&self) -> &'static str {
+        match *self {}
+    }
 }
 
 /// Why something cannot be done.

@@ -1,9 +1,10 @@
 //! The transport: the handshake, the order of what comes over it, and coming back after it was lost (§6, §11).
 
+use switchboard_core::client::Down;
 use switchboard_core::{Pii, Timestamp};
 
-use super::event::{CommandError, Down, Event, Output};
-use super::{About, Agreed, Carrier, VipClient, millis};
+use super::event::{CommandError, Event};
+use super::{About, Agreed, Carrier, Cause, Output, VipClient, millis};
 use crate::error::{Code, Fault};
 use crate::matrix::Trigger;
 use crate::message::{
@@ -11,8 +12,6 @@ use crate::message::{
     SessionUpdate,
 };
 
-/// The transport broke off.
-pub(super) const ABNORMAL: u16 = 1006;
 const VERSION: &str = "0.1";
 
 /// Where the connection is, and what of the server's events was seen.
@@ -32,8 +31,12 @@ pub(super) struct Link {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    /// There is none, and none is looked for.
     #[default]
-    Down,
+    Off,
+    /// There will be another attempt at this time.
+    Waiting(Timestamp),
+    Dialing,
     /// `client.connect` is sent.
     Greeting,
     Up,
@@ -71,12 +74,19 @@ impl Link {
         self.phase == Phase::Up
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.phase != Phase::Down
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Greeting | Phase::Up)
     }
 
-    pub(super) const fn ping_at(&self) -> Option<Timestamp> {
-        self.ping_at
+    pub(super) fn is_dialing(&self) -> bool {
+        self.phase == Phase::Dialing
+    }
+
+    pub(super) const fn wake(&self) -> Option<Timestamp> {
+        match self.phase {
+            Phase::Waiting(at) => Some(at),
+            Phase::Off | Phase::Dialing | Phase::Greeting | Phase::Up => self.ping_at,
+        }
     }
 
     /// Where an event behind the handshake belongs; it counts as seen from now on.
@@ -104,6 +114,30 @@ impl Link {
 }
 
 impl VipClient {
+    /// Looks for a connection.
+    pub(super) fn connect(&mut self) {
+        if self.link.phase == Phase::Off {
+            self.dial();
+        }
+    }
+
+    fn dial(&mut self) {
+        self.link.phase = Phase::Dialing;
+        self.outputs.push_back(Output::Dial);
+    }
+
+    /// Leaves; the session ends.
+    pub(super) fn leave(&mut self) {
+        if self.link.is_open() {
+            // There is a connection.
+            let _ = self.hang_up(CloseReason::App, self.now);
+        }
+        if self.link.is_open() || self.link.is_dialing() {
+            self.outputs.push_back(Output::Close(1000));
+        }
+        self.down(Cause::Left);
+    }
+
     /// Says hello, with what is on the screen if that is known.
     pub(super) fn opened(&mut self) {
         if self.link.is_open() {
@@ -132,7 +166,7 @@ impl VipClient {
         }
         self.link.phase = Phase::Up;
         self.link.known = true;
-        self.pauses.reset();
+        self.backoff.reset();
         if connected.resumed && connected.replay_from.is_some() {
             self.link.replay_until = Some(seq);
         } else {
@@ -148,6 +182,9 @@ impl VipClient {
     }
 
     pub(super) fn link_timeout(&mut self) {
+        if matches!(self.link.phase, Phase::Waiting(at) if at <= self.now) {
+            return self.dial();
+        }
         if self.link.ping_at.is_none_or(|at| at > self.now) {
             return;
         }
@@ -198,7 +235,7 @@ impl VipClient {
         self.send(&ClientEvent::Error(ErrorBody::from(&fault)), About::default());
         let code = fault.code.close().unwrap_or(1000);
         self.outputs.push_back(Output::Close(code));
-        self.down(code);
+        self.down(Cause::Closed(code));
     }
 
     /// Tells the server that something is wrong, and goes on.
@@ -207,26 +244,27 @@ impl VipClient {
         self.send(&ClientEvent::Error(ErrorBody::from(fault)), about);
     }
 
-    /// The transport is gone. What is being done goes on; whatever was heard or said is over.
-    pub(super) fn down(&mut self, code: u16) {
-        if self.link.phase == Phase::Down && self.link.known {
-            // Another attempt that failed.
-            let retry_ms = self.link.resume_token.is_some().then(|| self.pauses.next());
-            return self.event(Event::Down(Down { code, retry_ms }));
+    /// The transport is gone, or was never there. What is being done goes on; whatever was heard or said is over.
+    pub(super) fn down(&mut self, cause: Cause) {
+        if self.link.phase == Phase::Off {
+            return;
         }
-        self.link.phase = Phase::Down;
-        self.link.ping_at = None;
-        self.link.replay_until = None;
-        self.follow.fire(Trigger::SessionClose);
-        self.calls.keep_unconfirmed();
-        self.silence();
-        self.playback = None;
-        if !may_come_back(code) {
+        if self.link.is_open() {
+            self.link.ping_at = None;
+            self.link.replay_until = None;
+            self.follow.fire(Trigger::SessionClose);
+            self.calls.keep_unconfirmed();
+            self.silence();
+            self.playback = None;
+        }
+        if !cause.is_temporary() {
             self.link.resume_token = None;
         }
-        let can = may_come_back(code) && (!self.link.known || self.link.resume_token.is_some());
-        let retry_ms = can.then(|| self.pauses.next());
-        self.event(Event::Down(Down { code, retry_ms }));
+        let can = cause.is_temporary() && (!self.link.known || self.link.resume_token.is_some());
+        let pause = || self.backoff.pause().max(cause.retry_after().unwrap_or_default());
+        let retry_at = can.then(pause).map(|pause| self.now.after(pause));
+        self.link.phase = retry_at.map_or(Phase::Off, Phase::Waiting);
+        self.event(Event::Down(Down { cause, retry_at }));
     }
 
     /// The server has ended the session, or will not have it any more.
@@ -238,9 +276,4 @@ impl VipClient {
     pub(super) fn gap(&mut self) {
         self.fail(&Fault::new(Code::ProtoSeqGap));
     }
-}
-
-/// Whether a session can be resumed after this close code (§4.3).
-const fn may_come_back(code: u16) -> bool {
-    matches!(code, 1001 | 1005 | ABNORMAL | 1011 | 1012 | 4408 | 4429 | 4500)
 }

@@ -1,13 +1,5 @@
-//! The client half, sans-IO: what an app needs in order to be talked to, without sockets, microphone, clock or
-//! randomness.
-//!
-//! ```text
-//! transport ─ Input ─▶ handle_input ─┐                  ┌─▶ Output::Send, SendBinary, Close ─▶ transport
-//!                                    ├─▶ VipClient ─────┤
-//! app ──── commands (show, hear, …) ─┘   poll_output    └─▶ Output::Event ─▶ app
-//! ```
-//!
-//! After every input and every command, call [`VipClient::poll_output`] until it answers [`Output::Idle`].
+//! The client half of VIP, without sockets, microphone, clock or randomness: [`VipClient`] is the [`ClientMachine`] that
+//! an app needs in order to be talked to.
 //!
 //! The client says what is on the screen as soon as the state allows it, keeps the microphone to itself unless
 //! the user has the floor, stops playback before anybody is told of an interruption, and has the app do only
@@ -16,7 +8,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use switchboard_core::{Pii, Seed, Timestamp, hex};
+use switchboard_core::client::LinkChange;
+use switchboard_core::{Backoff, ClientInput, ClientMachine, ClientOutput, Jitter, Seed, Timestamp, hex};
 
 mod calls;
 mod consent;
@@ -25,7 +18,6 @@ mod follow;
 mod internal;
 mod link;
 mod microphone;
-mod pauses;
 mod playback;
 mod receive;
 mod results;
@@ -34,9 +26,7 @@ mod screen;
 mod tests;
 mod turn;
 
-pub use event::{
-    Changed, CommandError, Down, Event, Execution, Input, Outcome, Output, Question, Saved, Sound,
-};
+pub use event::{Changed, CommandError, Event, Execution, LinkFault, Outcome, Question, Saved, Sound};
 
 use crate::codec::encode_client;
 use crate::matrix::{State, Trigger};
@@ -46,10 +36,16 @@ use consent::Consents;
 use follow::Follow;
 use link::Link;
 use microphone::Stream;
-use pauses::Pauses;
 use playback::Playback;
 use screen::Screen;
 use turn::Turn;
+
+/// What can happen to a client.
+pub type Input = ClientInput;
+/// What a client wants done.
+pub type Output = ClientOutput<Event>;
+/// Why there is no connection.
+pub type Cause = switchboard_core::client::Cause<LinkFault>;
 
 /// How events and audio travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +75,8 @@ pub struct ClientConfig {
     pub max_results: usize,
     /// How often a data channel is tried, in milliseconds.
     pub ping_ms: u64,
+    /// Pauses between attempts to connect.
+    pub backoff: Backoff,
 }
 
 impl ClientConfig {
@@ -93,6 +91,7 @@ impl ClientConfig {
             max_calls: 16,
             max_results: 64,
             ping_ms: 15_000,
+            backoff: Backoff::new(millis(250), millis(5_000), Jitter::Around(50)),
         }
     }
 }
@@ -105,7 +104,7 @@ pub struct VipClient {
     minted: u64,
     now: Timestamp,
     link: Link,
-    pauses: Pauses,
+    backoff: Backoff,
     /// The number of the last event that was sent.
     seq: u64,
     follow: Follow,
@@ -140,18 +139,57 @@ struct About {
     reply_to: Option<String>,
 }
 
+impl ClientMachine for VipClient {
+    type Event = Event;
+    type Fault = LinkFault;
+
+    fn handle_input(&mut self, input: Input, now: Timestamp) {
+        self.now = now;
+        match input {
+            Input::Connect => self.connect(),
+            Input::Opened => self.opened(),
+            Input::Text(text) => self.receive(&text),
+            Input::Binary(bytes) => self.receive_audio(bytes),
+            Input::Alive => {}
+            Input::Unreachable(why) if self.link.is_dialing() => self.down(Cause::Unreachable(why)),
+            Input::Refused(refusal) if self.link.is_dialing() => self.down(Cause::Refused(refusal)),
+            Input::Closed(code) if self.link.is_dialing() || self.link.is_open() => {
+                self.down(Cause::closed(code));
+            }
+            // About a transport that is not there.
+            Input::Unreachable(_) | Input::Refused(_) | Input::Closed(_) => {}
+            Input::Timeout => self.timeout(),
+            Input::Leave => self.leave(),
+        }
+        self.settle();
+    }
+
+    fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
+    }
+
+    /// A session is there once it can be talked to, not before.
+    fn link(event: &Event) -> Option<LinkChange<'_, LinkFault>> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is about the session")]
+        match event {
+            Event::State(Changed { state: State::Idle, .. }) => Some(LinkChange::Up),
+            Event::Down(down) => Some(LinkChange::Down(down)),
+            _ => None,
+        }
+    }
+}
+
 impl VipClient {
     /// A client without a connection. Its ids and secrets come from the seed.
     pub fn new(config: ClientConfig, seed: Seed) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = seed.derive("pauses", 0);
         Self {
             calls: Calls::new(config.max_results),
+            backoff: config.backoff.clone().seeded(&seed),
             config,
             seed,
             minted: 0,
             now: Timestamp::default(),
             link: Link::default(),
-            pauses: Pauses::new(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
             seq: 0,
             follow: Follow::default(),
             told: State::NotConnected,
@@ -174,24 +212,6 @@ impl VipClient {
         client.screen.continue_from(saved.context_version);
         client.link.continue_from(saved.resume_token, saved.last_server_seq);
         client
-    }
-
-    /// Takes one report of the transport; drain [`Self::poll_output`] afterwards.
-    pub fn handle_input(&mut self, input: Input, now: Timestamp) {
-        self.now = now;
-        match input {
-            Input::Opened => self.opened(),
-            Input::Text(Pii(text)) => self.receive(&text),
-            Input::Binary(Pii(bytes)) => self.receive_audio(bytes),
-            Input::Closed(code) => self.down(code.unwrap_or(link::ABNORMAL)),
-            Input::Timeout => self.timeout(),
-        }
-        self.settle();
-    }
-
-    /// What to do next; [`Output::Idle`] once there is nothing.
-    pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| Output::Idle { wake: self.wake() })
     }
 
     /// The state.
@@ -231,7 +251,7 @@ impl VipClient {
             response_id: None,
             reply_to: about.reply_to,
         };
-        self.outputs.push_back(Output::Send(Pii(encode_client(&head, event))));
+        self.outputs.push_back(Output::Text(encode_client(&head, event)));
         id
     }
 
@@ -242,7 +262,7 @@ impl VipClient {
     }
 
     fn send_binary(&mut self, bytes: Bytes) {
-        self.outputs.push_back(Output::SendBinary(Pii(bytes)));
+        self.outputs.push_back(Output::Binary(bytes));
     }
 
     fn event(&mut self, event: Event) {
@@ -280,13 +300,13 @@ impl VipClient {
     fn wake(&self) -> Option<Timestamp> {
         let turn = self.turn.as_ref().and_then(|turn| turn.listen_by);
         let playback = self.playback.as_ref().and_then(|playback| playback.over_at);
-        [self.link.ping_at(), turn, playback, self.calls.first_due(), self.screen_wake()]
+        [self.link.wake(), turn, playback, self.calls.first_due(), self.screen_wake()]
             .into_iter()
             .flatten()
             .min()
     }
 }
 
-fn millis(count: u64) -> std::time::Duration {
+const fn millis(count: u64) -> std::time::Duration {
     std::time::Duration::from_millis(count)
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::VipClient;
-use super::event::{Event, Output};
+use super::event::Event;
 use super::link::Place;
+use super::{Cause, Output, VipClient};
 use crate::codec::decode_server;
 use crate::error::Code;
 use crate::matrix::State;
@@ -173,6 +173,6 @@ impl VipClient {
         }
         self.event(Event::Problem(error));
         self.outputs.push_back(Output::Close(1000));
-        self.down(close);
+        self.down(Cause::Closed(close));
     }
 }

@@ -1,11 +1,16 @@
 //! The connection itself.
 
+use switchboard_core::client::{Down, Refusal};
+
 use super::*;
 
 fn down(lab: &mut Lab) -> Option<u64> {
     loop {
         match lab.events.pop_front().expect("an event") {
-            Event::Down { retry_in_ms, .. } => return retry_in_ms,
+            Event::Down(Down { retry_at, .. }) => {
+                let millis = |at: Timestamp| u64::try_from(at.since(lab.now).as_millis()).unwrap();
+                return retry_at.map(millis);
+            }
             Event::Up | Event::Conversation(..) | Event::Settled(..) => {}
         }
     }
@@ -18,7 +23,7 @@ fn attempts_are_one_second_apart_doubling_to_thirty_without_limit() {
     let mut pauses = vec![down(&mut lab).unwrap()];
     for _ in 0..20 {
         lab.pass(*pauses.last().unwrap());
-        lab.input(Input::Failed(Retry::Paced));
+        lab.input(Input::Unreachable("no route".to_owned()));
         pauses.push(down(&mut lab).unwrap());
     }
     assert_eq!(lab.dials, 21);
@@ -30,7 +35,7 @@ fn attempts_are_one_second_apart_doubling_to_thirty_without_limit() {
     lab.client.network_is_back();
     lab.drain();
     assert_eq!(lab.dials, 22);
-    lab.input(Input::Failed(Retry::Paced));
+    lab.input(Input::Unreachable("no route".to_owned()));
     assert!(down(&mut lab).unwrap() < 1_250);
 }
 
@@ -55,7 +60,11 @@ fn a_server_that_names_a_time_is_asked_then() {
     lab.input(Input::Closed(None));
     lab.pass(1_300);
     lab.events.clear();
-    lab.input(Input::Failed(Retry::After(7_000)));
+    lab.input(Input::Refused(Refusal {
+        status: 503,
+        retry_after: Some(Duration::from_secs(7)),
+        ..Refusal::default()
+    }));
     assert_eq!(down(&mut lab), Some(7_000));
     lab.pass(6_999);
     assert_eq!(lab.dials, 2);
@@ -146,8 +155,7 @@ fn whoever_leaves_says_goodbye_once() {
     let again = lab.join(Some(CONV), Since::Now, &[]);
     assert_ne!(again, key);
     lab.handshake(0, 0);
-    lab.client.leave_all(lab.now);
-    lab.drain();
+    lab.input(Input::Leave);
     assert_eq!(lab.closed, Some(1000));
     assert_eq!(lab.client.say(again, "hi", None, lab.now), Err(CommandError::NotFollowed));
 }

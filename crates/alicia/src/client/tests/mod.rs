@@ -1,6 +1,6 @@
 //! The machine against hand-written envelopes of a server, in virtual time.
 
-use std::time::Duration;
+use switchboard_core::Pii;
 
 use crate::message::{
     Acknowledgement, AssistantMessage, AssistantSentence, Configuration, ErrorMessage, Execution,
@@ -44,8 +44,7 @@ impl Lab {
             closed: None,
             wake: None,
         };
-        lab.client.connect();
-        lab.drain();
+        lab.input(Input::Connect);
         assert_eq!(lab.dials, 1);
         lab.input(Input::Opened);
         assert_eq!(lab.events.pop_front(), Some(Event::Up));
@@ -95,7 +94,7 @@ impl Lab {
 
     fn hear_in(&mut self, conversation: Option<&str>, stanza: i32, body: impl Into<Body>) {
         let envelope = Envelope::new(conversation.map(id), body).numbered(stanza);
-        self.input(Input::Message(Pii(encode(&envelope))));
+        self.input(Input::Binary(encode(&envelope)));
     }
 
     /// A command was given.
@@ -106,13 +105,14 @@ impl Lab {
                 Output::Ping => self.pings += 1,
                 Output::Close(code) => self.closed = Some(code),
                 Output::Event(event) => self.events.push_back(event),
-                Output::Send(packet) => {
-                    let decoded = decode(&packet.0, Side::Client, Dialect::Full, &AliciaLimits::default());
+                Output::Binary(packet) => {
+                    let decoded = decode(&packet, Side::Client, Dialect::Full, &AliciaLimits::default());
                     for one in decoded {
                         let Ok(Decoded::Full { envelope, .. }) = one else { panic!("{one:?}") };
                         self.sent.push_back(*envelope);
                     }
                 }
+                Output::Text(text) => panic!("{text}"),
                 Output::Idle { wake } => {
                     self.wake = wake;
                     return;
@@ -168,7 +168,7 @@ impl Lab {
         loop {
             match self.events.pop_front().expect("an event") {
                 Event::Conversation(_, event) => return event,
-                Event::Up | Event::Down { .. } => {}
+                Event::Up | Event::Down(_) => {}
                 other @ Event::Settled(..) => panic!("{other:?}"),
             }
         }

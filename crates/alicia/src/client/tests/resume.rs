@@ -263,7 +263,7 @@ fn what_cannot_be_read_leaves_no_hole() {
     lab.hear(-1, Body::Unknown { number: 999, body: Map::new() });
     // A known type with a broken body.
     let broken = Envelope::new(Some(id(CONV)), Body::Unknown { number: 13, body: Map::new() }).numbered(-2);
-    lab.input(Input::Message(Pii(encode(&broken))));
+    lab.input(Input::Binary(encode(&broken)));
     lab.hear(-3, start("am_a", "am_q"));
     assert!(matches!(lab.next(), ConversationEvent::Started { .. }));
     lab.nothing();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use switchboard_client::alicia::{
     Cause, Client, ConnectionEvent, Conversation, ConversationEvent, ConversationRow, Ended, Events, Id,
-    Join, Library, LibraryError, LinkCause, MessageRow, ToolCall, ToolFailure, Updates,
+    Join, Library, LibraryError, MessageRow, ToolCall, ToolFailure, Updates,
 };
 use tokio::sync::mpsc;
 
@@ -87,8 +87,8 @@ pub(super) struct Wanted<'a> {
 /// Joins the conversation; answers what was said before, too, the newest first.
 pub(super) async fn meet(remote: &Remote, wanted: Wanted<'_>) -> Result<(AliciaPeer, Vec<Past>), Failure> {
     let options = remote.alicia();
-    let library = Library::new(&options).map_err(|error| remote.disconnected_alicia(&error))?;
-    let client = Client::connect(options).await.map_err(|error| remote.disconnected_alicia(&error))?;
+    let library = Library::new(&options).map_err(|error| remote.disconnected(&error))?;
+    let client = Client::connect(options).await.map_err(|error| remote.disconnected(&error))?;
     let links = client.events();
     let id = match wanted.session {
         Some(session) => Some(find(remote, &library, session).await?),
@@ -319,17 +319,6 @@ fn link(event: ConnectionEvent) -> Link {
             Link::Lost { why: cause_words(&cause), retry_in }
         }
         ConnectionEvent::Closed { cause } => Link::Over { why: cause_words(&cause) },
-    }
-}
-
-/// Why a connection is gone.
-fn cause_words(cause: &Cause) -> String {
-    match cause {
-        Cause::Lost(LinkCause::Closed(1006)) => "it broke off".to_owned(),
-        Cause::Lost(LinkCause::Closed(1001 | 1012)) => "the server leaves".to_owned(),
-        Cause::Lost(LinkCause::Closed(1008)) => "the credential is not valid any more".to_owned(),
-        Cause::Unreachable(_) => "the server cannot be reached".to_owned(),
-        Cause::Lost(_) | Cause::Refused { .. } => cause.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_core::{Pii, Seed, Timestamp};
+use switchboard_core::{Seed, Timestamp};
 
 use super::*;
 use crate::audio::{AudioFrame, Direction};
@@ -163,7 +163,7 @@ impl Rig {
             offset_ms,
             payload: vec![0; length_ms * 48].into(),
         };
-        self.input(Input::Binary(Pii(frame.encode())));
+        self.input(Input::Binary(frame.encode()));
     }
 
     fn input(&mut self, input: Input) {
@@ -182,8 +182,9 @@ impl Rig {
     fn drain(&mut self) {
         loop {
             match self.client.poll_output() {
-                Output::Send(Pii(text)) => self.sent.push(decode_client(&text).expect(&text)),
-                Output::SendBinary(Pii(bytes)) => self.frames.push(AudioFrame::decode(bytes).unwrap()),
+                Output::Text(text) => self.sent.push(decode_client(&text).expect(&text)),
+                Output::Binary(bytes) => self.frames.push(AudioFrame::decode(bytes).unwrap()),
+                Output::Dial | Output::Ping => {}
                 Output::Close(code) => self.closed = Some(code),
                 Output::Event(event) => self.events.push(event),
                 Output::Idle { wake } => {
@@ -209,7 +210,7 @@ impl Rig {
             ..Head::default()
         };
         change(&mut head);
-        self.input(Input::Text(Pii(crate::codec::encode_server(&head, &event))));
+        self.input(Input::Text(crate::codec::encode_server(&head, &event)));
     }
 
     /// The server changes the state.

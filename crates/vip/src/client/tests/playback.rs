@@ -150,7 +150,7 @@ fn audio_that_belongs_to_nothing_is_not_played() {
     rig.play(40_001, 0, 20);
     assert!(rig.events.is_empty() && rig.sent.is_empty());
     // What cannot be read is complained about, and nothing breaks.
-    rig.input(Input::Binary(Pii(Bytes::from_static(b"nonsense"))));
+    rig.input(Input::Binary(Bytes::from_static(b"nonsense")));
     assert_eq!((rig.said(), rig.closed), (vec!["error.recoverable"], None));
     let own = AudioFrame {
         direction: Direction::Input,
@@ -162,7 +162,7 @@ fn audio_that_belongs_to_nothing_is_not_played() {
         offset_ms: 0,
         payload: packet(),
     };
-    rig.input(Input::Binary(Pii(own.encode())));
+    rig.input(Input::Binary(own.encode()));
     assert_eq!(rig.said().len(), 2);
 }
 
