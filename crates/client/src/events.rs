@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 
 /// What happens to a connection.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum ConnectionEvent<F> {
     /// Connected.
     Connected,

@@ -1,4 +1,4 @@
-//! One chat over HTTP (§2.4): the stream of its answer in, what the user is told out. It cannot be
+//! One chat over HTTP: the stream of its answer in, what the user is told out. It cannot be
 //! resumed; to stop it is to hang up.
 
 use super::telling::{Telling, done, failed};

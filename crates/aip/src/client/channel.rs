@@ -1,4 +1,4 @@
-//! The core protocol (§5.1): messages on their way to the transport and back.
+//! The core protocol: messages on their way to the transport and back.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A constellation: one connection for one device, and tasks for it one after another (§6.2, §6.5, §8).
+//! A constellation: one connection for one device, and tasks for it one after another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -276,7 +276,7 @@ impl Constellation {
         }
     }
 
-    /// Tasks end before anything else happens (§8).
+    /// Tasks end before anything else happens.
     fn lost(&mut self, cause: Cause, now: Timestamp) {
         const WHY: &str = "the connection to the server was lost";
         if self.link.is_up() {
@@ -477,5 +477,5 @@ impl From<Trouble> for ConstellationEvent {
     }
 }
 
-/// What servers say of a task whose device they have lost (§6.6).
+/// What servers say of a task whose device they have lost.
 const DEVICE_LOST: &str = "Task was cancelled because target device disconnected";

@@ -1,4 +1,4 @@
-//! A device: registers, beats, runs commands (§6.2, §6.3, §6.5).
+//! A device: registers, beats, runs commands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -282,7 +282,7 @@ impl Device {
         }
     }
 
-    /// The device takes the task for its own (§6.3), unless it asked to be told of others' tasks.
+    /// The device takes the task for its own, unless it asked to be told of others' tasks.
     fn assigned(&mut self, message: ServerMessage, now: Timestamp) {
         self.link.event(DeviceEvent::Assigned {
             session_id: message.session_id.clone(),

@@ -102,7 +102,7 @@ pub enum ConstellationEvent {
     Down(Down<Fault>),
 }
 
-/// A device, as its constellation sees it (§8).
+/// A device, as its constellation sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
     /// There is no connection.

@@ -1,4 +1,4 @@
-//! What is done about messages, by type (§5.3).
+//! What is done about messages, by type.
 
 use std::collections::BTreeMap;
 use std::error::Error;

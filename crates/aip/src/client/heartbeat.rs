@@ -1,4 +1,4 @@
-//! Beats on schedule, and peers that do not answer them (§6.4, §8).
+//! Beats on schedule, and peers that do not answer them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What looks at every message on its way (§5.2), with three examples to use as they are.
+//! What looks at every message on its way, with three examples to use as they are.
 
 use std::collections::BTreeMap;
 use std::fmt;

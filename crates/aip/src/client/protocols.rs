@@ -1,4 +1,4 @@
-//! The specialised protocols (§5.5): which message each call makes, and what it puts into it.
+//! The specialised protocols: which message each call makes, and what it puts into it.
 //!
 //! Each makes messages and nothing else; a [`Channel`](super::Channel) writes them. Where the
 //! reference makes up an id, the caller may give one or leave it to the [`Ids`].
@@ -299,7 +299,7 @@ pub struct TaskEnd {
     pub response_id: Option<String>,
 }
 
-/// Whether commands and results may be sent (§5.4). For reasons, see [`validate`].
+/// Whether commands and results may be sent. For reasons, see [`validate`].
 #[derive(Clone, Copy, Debug)]
 pub struct Commands;
 
@@ -417,7 +417,7 @@ impl DeviceInfo {
         }
     }
 
-    /// A device answers a server that asks (§6.5).
+    /// A device answers a server that asks.
     pub fn device_info_reply(
         &self,
         device_id: &str,
@@ -433,7 +433,7 @@ impl DeviceInfo {
     }
 }
 
-/// An error for the other side (§5.1): from a server, with the given id or a fresh one.
+/// An error for the other side: from a server, with the given id or a fresh one.
 pub fn error_message(
     ids: &mut Ids,
     error: impl Into<String>,
@@ -447,7 +447,7 @@ pub fn error_message(
     }
 }
 
-/// An acknowledgement (§5.1): from a server, with the given id or a fresh one.
+/// An acknowledgement: from a server, with the given id or a fresh one.
 pub fn ack(
     ids: &mut Ids,
     session_id: Option<String>,

@@ -149,7 +149,7 @@ impl OpenAnswer {
         }
     }
 
-    /// One space between two pieces, unless either has blanks there (§4.16).
+    /// One space between two pieces, unless either has blanks there.
     fn append(&mut self, sentence: &AssistantSentence, most: usize) -> Option<Pii<String>> {
         self.interrupted = false;
         self.last = Some(sentence.sequence);

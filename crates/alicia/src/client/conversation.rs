@@ -35,7 +35,7 @@ pub(super) struct Conversation {
     pub(super) tools: Tools,
 }
 
-/// Where the handshake is (§6.2).
+/// Where the handshake is.
 ///
 /// ```text
 ///   Waiting ──▶ Asked ──▶ Replaying ──▶ Ready
@@ -66,7 +66,7 @@ pub(super) enum Stage {
     Ready,
 }
 
-/// Messages that no replay brings any more, and a subscription does (§8.3).
+/// Messages that no replay brings any more, and a subscription does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CatchUp {
     /// There are none.

@@ -1,4 +1,4 @@
-//! Handshakes (§6.2), holes (§6.3) and what a subscription has to bring (§8.3); and what is sent when.
+//! Handshakes, holes and what a subscription has to bring; and what is sent when.
 
 use crate::message::{Configuration, ErrorMessage, Feature, Subscribe, SubscribeAck, Word};
 use crate::{Body, Code, Id};

@@ -1,4 +1,4 @@
-//! What was seen already, so that nothing is told twice (§6.3).
+//! What was seen already, so that nothing is told twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

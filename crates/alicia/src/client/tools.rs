@@ -206,7 +206,7 @@ pub(super) fn failure(
     }
 }
 
-/// How long a result is remembered (§6.4).
+/// How long a result is remembered.
 const KEPT: Duration = Duration::from_secs(5 * 60);
 const MAX_GIVEN: usize = 256;
 /// As many as a replay has stanzas.

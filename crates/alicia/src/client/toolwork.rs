@@ -1,4 +1,4 @@
-//! Tools that the server asks this client to run (§4.6, §4.7, §5.4).
+//! Tools that the server asks this client to run.
 
 use crate::message::{ToolError, ToolUseRequest, ToolUseResult};
 use crate::{Body, DecodeError, Envelope, Id, Prefix, encode};

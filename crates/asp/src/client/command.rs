@@ -185,7 +185,7 @@ impl AspClient {
         self.send_interrupt(id, &Interrupt { reason, ..Interrupt::cancel() });
     }
 
-    /// Credit goes back once half of the window is due (§12.1).
+    /// Credit goes back once half of the window is due.
     pub(super) fn return_credit(&mut self, id: u16, bytes: u64) {
         let half = (self.agreed.window / 2).max(1);
         let agreed = self.agreed.features.has(Feature::Credit);
@@ -230,7 +230,7 @@ pub enum Answer {
     Data(Value),
 }
 
-/// Calls and questions of an interrupted request are void (§9).
+/// Calls and questions of an interrupted request are void.
 fn cancel(request: &mut Request) {
     (request.state, _) = request.state.on(RequestEvent::Interrupt);
     request.calls.clear();

@@ -49,7 +49,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// Who decides that received output has been consumed and its credit may be returned (§12.1).
+/// Who decides that received output has been consumed and its credit may be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreditMode {
     /// Output counts as consumed when it is delivered.

@@ -1,4 +1,4 @@
-//! From 101 to a connection that serves, and what becomes of the requests of the one before (§5, §13.2).
+//! From 101 to a connection that serves, and what becomes of the requests of the one before.
 
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ impl AspClient {
     }
 }
 
-/// The right to come back (§13.2). The token is single-use: each accept brings the next one.
+/// The right to come back. The token is single-use: each accept brings the next one.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) cid: String,

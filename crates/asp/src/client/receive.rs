@@ -291,7 +291,7 @@ impl AspClient {
         }
     }
 
-    /// This client cannot go on with a request (§11): the server cancels it, its end tells the user why.
+    /// This client cannot go on with a request: the server cancels it, its end tells the user why.
     pub(super) fn give_up(&mut self, id: u16, code: Code, msg: &str) {
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_sent()) else { return };
         let (next, action) = request.state.on(RequestEvent::Interrupt);

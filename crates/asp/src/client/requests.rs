@@ -1,4 +1,4 @@
-//! The client's requests and their ids (§6).
+//! The client's requests and their ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! The state machines of §17.3 and §17.4, seen from the client.
+//! The state machines of a connection and of a request, seen from the client.
 //!
 //! Pure tables: the rest of this module asks them what to do, and does it.
 
-/// Where the connection is (§17.4).
+/// Where the connection is.
 ///
 /// ```text
 ///         connect            101, features wanted          accept, or 10 s without
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// Where a request is (§17.3). `Free` is never stored: it is an id that nothing is known about.
+/// Where a request is. `Free` is never stored: it is an id that nothing is known about.
 ///
 /// ```text
 ///           INVOKE               INTERRUPT
@@ -183,7 +183,7 @@ impl RequestState {
 mod tests {
     use super::*;
 
-    /// §17.3, cell by cell.
+    /// The table of the reference for requests, cell by cell.
     #[test]
     fn request_table() {
         use Action as A;
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// §17.4, row by row; whatever is not in it means nothing.
+    /// The table of the reference for connections, row by row; whatever is not in it means nothing.
     #[test]
     fn link_table() {
         use Link::{Dialing, Greeting, Off, Up, Waiting};

@@ -1,4 +1,4 @@
-//! The tools that a server offers (§10).
+//! The tools that a server offers.
 
 use std::collections::BTreeMap;
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use switchboard_client::acolyte::{
-    Cause, Chat, ChatEvent, ChatRequest, Client, ClientError, ConnectionEvent, Ending, ErrorBody, Events,
-    HistoryRole, ItemStatus, Level, ListSnapshot, Marker, OutputPart, PendingState, Reply, ShellStream,
-    StreamClient, StreamEvent, Update,
+    Chat, ChatEvent, ChatRequest, Client, ClientError, Ending, ErrorBody, Events, HistoryRole, ItemStatus,
+    Level, ListSnapshot, Marker, OutputPart, PendingState, Reply, ShellStream, StreamClient, StreamEvent,
+    Update,
 };
 use switchboard_core::model::{Checklist, ChecklistItem, ChecklistState};
 
 use super::history::History;
+use super::link;
 use super::said::{
     Answer, Ask, Counts, End, Finish, Link, Peer, Phase, Progress, Said, State, Tool, Trouble,
 };
@@ -323,15 +324,4 @@ fn checklist(mut list: ListSnapshot) -> Checklist {
         },
     });
     Checklist { group: list.group_id, title: list.group_title, items: items.collect() }
-}
-
-fn link(event: ConnectionEvent) -> Link {
-    match event {
-        ConnectionEvent::Connected => Link::Connected { connection: None },
-        ConnectionEvent::Resumed { lost } => Link::Resumed { lost },
-        ConnectionEvent::Disconnected { cause, retry_in } => {
-            Link::Lost { why: cause_words(&cause), retry_in }
-        }
-        ConnectionEvent::Closed { cause } => Link::Over { why: cause_words(&cause) },
-    }
 }

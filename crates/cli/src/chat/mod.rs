@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use serde_json::Value;
 use switchboard_client::acolyte::{self as acolyte_client, StreamClient};
 use switchboard_client::asp::{self as asp_client, Client, ClientInfo};
-use switchboard_client::{Cause, Fault};
+use switchboard_client::{Cause, ConnectionEvent, Fault};
 use switchboard_core::hex;
 
 use crate::clock;
@@ -36,7 +36,7 @@ use input::Input;
 use past::Past;
 use people::People;
 use programs::Programs;
-use said::Peer;
+use said::{Link, Peer};
 use screen::Screen;
 use talk::{Outcome, Talk};
 use tools::LocalTool;
@@ -296,6 +296,18 @@ async fn once(talk: &mut Talk, text: &str) -> Result<(), Failure> {
         Outcome::Done => Ok(()),
         Outcome::Failed => Err(Failure::silent(Exit::Failed)),
         Outcome::Interrupted | Outcome::Leave => Err(Failure::silent(Exit::Interrupted)),
+    }
+}
+
+/// What happens to a connection, as it is shown.
+fn link<F: Fault>(event: ConnectionEvent<F>) -> Link {
+    match event {
+        ConnectionEvent::Connected => Link::Connected { connection: None },
+        ConnectionEvent::Resumed { lost } => Link::Resumed { lost },
+        ConnectionEvent::Disconnected { cause, retry_in } => {
+            Link::Lost { why: cause_words(&cause), retry_in }
+        }
+        ConnectionEvent::Closed { cause } => Link::Over { why: cause_words(&cause) },
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::json;
 use switchboard_client::vip::{ClientError, Event, Events, Question, ResponseStatus, Session, State};
 use tokio::sync::mpsc;
 
+use super::cause_words;
 use super::said::{self, Answer, Ask, End, Finish, Link, Peer, Progress, Said, Trouble};
+use crate::clock;
 use crate::failure::Failure;
 use crate::remote::Remote;
 

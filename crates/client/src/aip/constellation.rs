@@ -82,11 +82,14 @@ impl Constellation {
     }
 }
 
+/// What a device is like, or why that is not known.
+type Info = Result<Map<String, Value>, ClientError>;
+
 /// Who waits for what.
 #[derive(Default)]
 struct Shell {
     tasks: Tasks,
-    questions: BTreeMap<String, oneshot::Sender<Result<Map<String, Value>, ClientError>>>,
+    questions: BTreeMap<String, oneshot::Sender<Info>>,
 }
 
 type Work = driver::Work<Shell>;

@@ -22,7 +22,7 @@ impl Invocation {
     /// Reads what the client sent.
     ///
     /// # Errors
-    /// An `invoke` whose payload is no INVOKE (§7).
+    /// An `invoke` whose payload is no INVOKE.
     pub fn new(body: relay::Invocation) -> Result<Self, DecodeError> {
         let payload = body.payload.clone().map(|payload| match payload {
             Payload::Json(Value::Str(text)) => codec::Payload::Text(text),

@@ -1,4 +1,4 @@
-//! The function side of Relay Mode: an agent as an HTTP function behind an ASP relay (§14).
+//! The function side of Relay Mode: an agent as an HTTP function behind an ASP relay.
 //!
 //! [`serve()`] is a whole server for it:
 //!

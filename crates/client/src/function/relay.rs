@@ -1,4 +1,4 @@
-//! The relay, as a function that runs calls it (§14.4, §14.5, §14.8).
+//! The relay, as a function that runs calls it.
 
 use std::time::Duration;
 

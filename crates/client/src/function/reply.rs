@@ -77,7 +77,7 @@ impl Reply {
         let _ = self.head.send(Head::Empty);
     }
 
-    /// Refuses with a status of §14.3 and words for people. The relay tries again after 408, 429, 502, 503 and 504.
+    /// Refuses with a status and words for people. The relay tries again after 408, 429, 502, 503 and 504.
     pub fn refuse(self, status: StatusCode, message: &str) {
         let _ = self.head.send(Head::Refused(status, message.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! Whether a request comes from the relay (§14.2), and what it says.
+//! Whether a request comes from the relay, and what it says.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

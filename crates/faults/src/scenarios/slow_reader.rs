@@ -212,7 +212,7 @@ impl SlowFollower {
                     ConnectionEvent::Disconnected { cause, .. } | ConnectionEvent::Closed { cause } => {
                         told.lock().push(cause.to_string());
                     }
-                    ConnectionEvent::Connected => {}
+                    ConnectionEvent::Connected | ConnectionEvent::Resumed { .. } => {}
                 }
             }
         });

@@ -1,4 +1,4 @@
-//! What the app is asked to do (§9): checked, done once, and always answered.
+//! What the app is asked to do: checked, done once, and always answered.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ impl Call {
 }
 
 impl VipClient {
-    /// The server wants something to be done: the checks of §9.2, in their order.
+    /// The server wants something to be done: the checks of the reference, in their order.
     pub(super) fn invoke(&mut self, invoke: &ActionInvoke) {
         let id = &invoke.invocation_id;
         if let Some(result) = self.calls.results.get(id).cloned() {

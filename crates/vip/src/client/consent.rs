@@ -1,4 +1,4 @@
-//! The user's consent (§9.4): asked for by the server, given by the user, and worth exactly one call.
+//! The user's consent: asked for by the server, given by the user, and worth exactly one call.
 
 use std::collections::VecDeque;
 

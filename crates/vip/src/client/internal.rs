@@ -1,4 +1,4 @@
-//! Internal mode (§12): the client drives the conversation with a provider, and the server is told of it.
+//! Internal mode: the client drives the conversation with a provider, and the server is told of it.
 
 use serde_json::Value;
 use switchboard_core::Timestamp;

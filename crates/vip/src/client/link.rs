@@ -1,4 +1,4 @@
-//! The transport: the handshake, the order of what comes over it, and coming back after it was lost (§6, §11).
+//! The transport: the handshake, the order of what comes over it, and coming back after it was lost.
 
 use switchboard_core::client::Down;
 use switchboard_core::{Pii, Timestamp};

@@ -1,4 +1,4 @@
-//! The microphone: what it hears goes to the server while the user has the floor, and nowhere otherwise (§5.4).
+//! The microphone: what it hears goes to the server while the user has the floor, and nowhere otherwise.
 
 use bytes::Bytes;
 use switchboard_core::Timestamp;

@@ -1,4 +1,4 @@
-//! The system's floor: what is played, how far that has come, and when it is over (§5.2, §11).
+//! The system's floor: what is played, how far that has come, and when it is over.
 
 use bytes::Bytes;
 use switchboard_core::Timestamp;

@@ -1,4 +1,4 @@
-//! What is on the screen: told as soon as the state allows it, and no more often than the server bears (§8).
+//! What is on the screen: told as soon as the state allows it, and no more often than the server bears.
 
 use serde_json::{Map, Value, json};
 use switchboard_core::{Bucket, Rate, Timestamp};
@@ -165,7 +165,7 @@ fn delta(base: u64, from: &Value, to: &Value, version: u64) -> Option<Value> {
 }
 
 impl VipClient {
-    /// Says what is on the screen: a whole context (§8) without `mode` and `context_version`, which are added.
+    /// Says what is on the screen: a whole context without `mode` and `context_version`, which are added.
     /// It is told to the server as soon as the state allows it; until then, the newest takes the place of
     /// those before (VIP-041).
     ///

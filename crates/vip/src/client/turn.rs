@@ -1,4 +1,4 @@
-//! The user's floor: taking it, and giving it back (§11).
+//! The user's floor: taking it, and giving it back.
 
 use switchboard_core::Timestamp;
 

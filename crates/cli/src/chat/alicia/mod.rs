@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use switchboard_client::alicia::{
-    Cause, Client, ConnectionEvent, Conversation, ConversationEvent, ConversationRow, Ended, Events, Id,
-    Join, Library, LibraryError, MessageRow, ToolCall, ToolFailure, Updates,
+    Client, Conversation, ConversationEvent, ConversationRow, Ended, Events, Id, Join, Library, LibraryError,
+    MessageRow, ToolCall, ToolFailure, Updates,
 };
 use tokio::sync::mpsc;
 
+use super::link;
 use super::past::Past;
 use super::said::{Answer, Did, Link, Peer, Said};
 use super::tools::{self, Consents, LocalTool};
@@ -309,16 +310,6 @@ fn idle(event: ConversationEvent) -> Option<Link> {
         | ConversationEvent::Stats(_)
         | ConversationEvent::Elites(_)
         | ConversationEvent::Error(_) => None,
-    }
-}
-
-fn link(event: ConnectionEvent) -> Link {
-    match event {
-        ConnectionEvent::Connected => Link::Connected { connection: None },
-        ConnectionEvent::Disconnected { cause, retry_in } => {
-            Link::Lost { why: cause_words(&cause), retry_in }
-        }
-        ConnectionEvent::Closed { cause } => Link::Over { why: cause_words(&cause) },
     }
 }
 
