@@ -39,18 +39,11 @@ impl AspClient {
             self.finish_interrupted(id);
             return;
         }
-        match request.state.on(RequestEvent::Interrupt) {
-            (_, Action::Send) => self.interrupt_one(id, reason),
-            (_, Action::Queue) => request.interrupt = Some(QueuedInterrupt { reason }),
-            (
-                _,
-                Action::Nothing
-                | Action::Refuse
-                | Action::Deliver
-                | Action::Drop
-                | Action::End
-                | Action::Fail,
-            ) => {}
+        let (_, action) = request.state.on(RequestEvent::Interrupt);
+        if action == Action::Queue {
+            request.interrupt = Some(QueuedInterrupt { reason });
+        } else if action == Action::Send {
+            self.interrupt_one(id, reason);
         }
     }
 

@@ -210,27 +210,21 @@ impl AspClient {
         let Some(request) = self.requests.get_mut(id) else { return };
         let (next, action) = request.state.on(step);
         request.state = next;
-        match action {
-            Action::End => self.finish_interrupted(id),
-            Action::Fail if request.interrupt.is_some() => self.finish_interrupted(id),
-            Action::Fail => {
-                let parent_open = loss == Loss::Replay;
-                let repeat = matches!(loss, Loss::Replay | Loss::Refused | Loss::Expired)
-                    && request.is_repeatable()
-                    && (parent_open || !request.is_answer());
-                if repeat {
-                    request.rerun = request.next_n > 0;
-                    request.resend_at(Timestamp::default());
-                } else {
-                    self.finish(id, Ending::Lost(loss));
-                }
-            }
-            Action::Nothing
-            | Action::Send
-            | Action::Refuse
-            | Action::Deliver
-            | Action::Drop
-            | Action::Queue => {}
+        if action == Action::End || action == Action::Fail && request.interrupt.is_some() {
+            return self.finish_interrupted(id);
+        }
+        if action != Action::Fail {
+            return;
+        }
+        let parent_open = loss == Loss::Replay;
+        let repeat = matches!(loss, Loss::Replay | Loss::Refused | Loss::Expired)
+            && request.is_repeatable()
+            && (parent_open || !request.is_answer());
+        if repeat {
+            request.rerun = request.next_n > 0;
+            request.resend_at(Timestamp::default());
+        } else {
+            self.finish(id, Ending::Lost(loss));
         }
     }
 

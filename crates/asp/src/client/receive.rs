@@ -191,25 +191,14 @@ impl AspClient {
     /// The terminal frame of a request; everything after it is dropped.
     fn terminal(&mut self, id: u16, ending: Ending) {
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_sent()) else { return };
-        match request.state.on(RequestEvent::Terminal) {
-            (_, Action::End) => {
-                // It ran anew, and had nothing to say.
-                if request.rerun && matches!(ending, Ending::End(_)) {
-                    self.event(Event::Restarted { id });
-                }
-                self.finish(id, ending);
-            }
-            (
-                _,
-                Action::Nothing
-                | Action::Send
-                | Action::Refuse
-                | Action::Deliver
-                | Action::Drop
-                | Action::Fail
-                | Action::Queue,
-            ) => {}
+        if request.state.on(RequestEvent::Terminal).1 != Action::End {
+            return;
         }
+        // It ran anew, and had nothing to say.
+        if request.rerun && matches!(ending, Ending::End(_)) {
+            self.event(Event::Restarted { id });
+        }
+        self.finish(id, ending);
     }
 
     fn receive_error(&mut self, id: u16, error: ErrorBody, now: Timestamp) {

@@ -336,7 +336,7 @@ impl Wire {
 }
 
 fn client(session: &SessionId, seed: &Seed, number: u64) -> VipClient {
-    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(1_500), Jitter::Around(50));
+    let backoff = Backoff::new(Duration::from_millis(40), Duration::from_millis(800), Jitter::Around(50));
     let config = ClientConfig { microphone: false, backoff, ..ClientConfig::new(session.as_str()) };
     let mut client = VipClient::new(config, Seed::new(seed.derive("client", number)));
     drop(client.show(screen(0), Timestamp::default()));
