@@ -183,9 +183,10 @@ impl Remote {
 
     fn failed<F: Fault>(&self, cause: &Cause<F>) -> Failure {
         let url = &self.url;
-        let code = match cause {
-            Cause::Refused(Refusal { code: Some(code), .. }) => format!(" ({code})"),
-            _ => String::new(),
+        let code = if let Cause::Refused(Refusal { code: Some(code), .. }) = cause {
+            format!(" ({code})")
+        } else {
+            String::new()
         };
         match cause {
             Cause::Unreachable(why) => self.unreachable(why),
