@@ -1,8 +1,8 @@
 import AsyncStorage from "@react-native-async-storage/async-storage";
 import { createClient } from "@switchboard/client";
 import { SwitchboardProvider, useApprovals, useConnection, useSession, useTool, useTurn } from "@switchboard/react";
-import { useState } from "react";
-import { Alert, Button, FlatList, Platform, SafeAreaView, Text, TextInput, View } from "react-native";
+import { useEffect, useState } from "react";
+import { Alert, AppState, Button, FlatList, Platform, SafeAreaView, Text, TextInput, View } from "react-native";
 
 const client = createClient({ url: process.env.EXPO_PUBLIC_SWITCHBOARD_URL ?? "http://127.0.0.1:4600", storage: AsyncStorage });
 
@@ -14,6 +14,11 @@ function Chat() {
   const session = useSession("phone");
   const { state } = useConnection();
   const [text, setText] = useState("");
+  // A connection may be gone when the app comes back to the front.
+  useEffect(() => {
+    const listening = AppState.addEventListener("change", (next) => next === "active" && client.check());
+    return () => listening?.remove();
+  }, []);
   useTool({ name: "platform", description: "What this app runs on", input: { type: "object" }, run: () => Platform.OS });
   return (
     <SafeAreaView style={{ flex: 1 }}>

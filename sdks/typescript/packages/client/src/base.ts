@@ -59,6 +59,11 @@ export abstract class BaseClient<Event> extends Emitter<ClientEvents> implements
     };
   }
 
+  /** Looks whether the connection is still there, and comes back at once if not: for an app that comes to the front. Pages do so by themselves. */
+  check(): void {
+    this.driver.input({ type: "woken" });
+  }
+
   /** Connects unless that is under way. */
   protected async start(): Promise<void> {
     this.driver.watch();

@@ -159,6 +159,8 @@ export interface Client {
   /** Offers a tool of this page; returns how to take it back. */
   tool(tool: Tool): () => void;
   connect(): Promise<void>;
+  /** Looks whether the connection is still there: for an app that comes to the front. Pages do so by themselves. */
+  check(): void;
   /** Leaves for good: what runs is stopped. */
   close(): Promise<void>;
   /** Leaves so that the next page can go on; needs `storage`. */
