@@ -246,6 +246,7 @@ async fn doctor_finds_the_real_server_well_and_a_buffering_proxy_not() {
         "clock",
         "protocols",
         "origin",
+        "pages",
         "host",
         "stream pace",
         "socket pace",

@@ -73,7 +73,29 @@ pub(super) async fn strangers(patient: &Patient<'_>) -> Vec<Finding> {
         }
         Err(why) => Finding::fine("host", format!("requests for another name are not answered: {why}")),
     };
-    vec![origin, host]
+    vec![origin, preflight(patient).await, host]
+}
+
+/// Whether browsers are told that pages may use the HTTP sides; asked for the server's own origin, which always may.
+async fn preflight(patient: &Patient<'_>) -> Finding {
+    let scheme = if patient.target.secure { "https" } else { "http" };
+    let own = format!("{scheme}://{}", patient.target.authority);
+    let asked = Request::new("OPTIONS", "/v1/status")
+        .without_key()
+        .header("origin", &own)
+        .header("access-control-request-method", "GET")
+        .header("access-control-request-headers", "authorization");
+    match patient.ask(asked).await {
+        Ok(answer) if answer.header("access-control-allow-origin") == Some(own.as_str()) => {
+            Finding::fine("pages", "preflights of browsers are answered")
+        }
+        Ok(answer) => Finding::warning(
+            "pages",
+            format!("a preflight of a browser is answered with {}", answer.status),
+            "let the proxy pass OPTIONS and Origin on, and leave Access-Control headers as they are",
+        ),
+        Err(why) => Finding::skipped("pages", why, "see above"),
+    }
 }
 
 /// Whether messages and streams are compressed on the way.
