@@ -6,6 +6,7 @@ import WebSocket from "ws";
 import { z } from "zod";
 import { createClient, tool, ToolError } from "../dist/index.js";
 import { inflate } from "../dist/deflate.js";
+import { msgpack } from "../dist/msgpack.js";
 import { startProxy, startServer, until } from "../../../support/server.mjs";
 
 const test = (name, run) => plain(name, { timeout: 30_000 }, run);
@@ -287,6 +288,17 @@ test("a slow reader holds up its own answer alone, and answers may travel compre
   assert.equal(length, 200_000);
   assert.ok(client.features.has("deflate"));
   assert.ok((await client.ping()) >= 0);
+  await client.close();
+});
+
+test("maps may travel as MessagePack, with bytes as bytes", async () => {
+  const client = createClient(options(server.url, { msgpack }));
+  const turn = client.session(name()).ask([{ type: "text", text: "count 3" }]);
+  assert.equal(await turn.text(), numbers(3));
+  const other = client.session(name()).ask("data {\"a\":[1,2.5,\"ä\"]}");
+  const values = [];
+  for await (const event of other) if (event.type === "data") values.push(event.value);
+  assert.deepEqual(values, [{ a: [1, 2.5, "ä"] }]);
   await client.close();
 });
 

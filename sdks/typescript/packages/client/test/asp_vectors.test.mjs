@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { Assembler, COMPRESSED, decodePayload, encodeFrame, encodeValue, END, ERROR, FrameError, HELLO, INTERRUPT, INVOKE, mapOf, MORE, readFrames, STREAM, TOOL_DEF } from "../dist/asp/codec.js";
 import { readError, readRecord, readServerHello, readTools } from "../dist/asp/message.js";
 import { inflate } from "../dist/deflate.js";
+import { msgpack } from "../dist/msgpack.js";
 import { encodeUtf8 } from "../dist/wire/utf8.js";
 import { base64Url, fromForeign } from "../dist/wire/value.js";
 
@@ -29,7 +30,7 @@ function messages(vector) {
   }
   return whole.map((message) => {
     const payload = message.flags & COMPRESSED ? inflate(message.payload, 1 << 20) : message.payload;
-    return { ...message, opened: decodePayload(message.opcode, message.flags, features.has("events"), payload) };
+    return { ...message, opened: decodePayload(message.opcode, message.flags, features.has("events"), payload, msgpack) };
   });
 }
 
@@ -61,7 +62,7 @@ test("messages written anew are the same bytes", () => {
   for (const vector of valid.filter(({ typed_exact, compressed }) => typed_exact && !compressed)) {
     const [message] = messages(vector);
     const { enc, value } = vector.messages[0].payload;
-    const body = encodeValue(enc, fromForeign(value));
+    const body = encodeValue(enc, fromForeign(value), msgpack);
     assert.equal(Buffer.from(body).toString("hex"), Buffer.from(message.payload).toString("hex"), vector.id);
     checked += 1;
   }
@@ -122,7 +123,7 @@ test("the browser's credential is the one of T25, records of a function are the 
   lines.forEach((line, index) => {
     const value = JSON.parse(line);
     const flags = (enc === "json" ? 4 : 12) | (value.t === "end" ? END : 0);
-    assert.equal(Buffer.from(encodeFrame(STREAM, flags, request_id, encodeValue(enc, value))).toString("hex"), hex[index]);
+    assert.equal(Buffer.from(encodeFrame(STREAM, flags, request_id, encodeValue(enc, value, msgpack))).toString("hex"), hex[index]);
   });
 });
 

@@ -10,7 +10,7 @@ import { Turn } from "../turn.js";
 import type { AskOptions, Client, ClientOptions, Finish, Input, Message, Session, TurnEvent, Value } from "../types.js";
 import { base64Url, type ValueMap } from "../wire/value.js";
 import { encodeUtf8 } from "../wire/utf8.js";
-import type { Inflate } from "./codec.js";
+import type { Inflate, Msgpack } from "./codec.js";
 import { type AspEvent, AspMachine, type AspSaved, DEFAULTS, type Ending, STANDARD } from "./machine.js";
 import type { AspInvoke, AspRecord, AspTool } from "./message.js";
 
@@ -19,6 +19,8 @@ export interface AspClientOptions extends ClientOptions {
   window?: number;
   /** Unpacks compressed answers; see `@switchboard/client/deflate`. Without it none are asked for. */
   inflate?: Inflate;
+  /** Maps as MessagePack, for programs that send bytes; see `@switchboard/client/msgpack`. Without it they are JSON. */
+  msgpack?: Msgpack;
   /** The name by which this program introduces itself. */
   name?: string;
   version?: string;
@@ -69,6 +71,7 @@ export class AspClient extends BaseClient<AspEvent> implements Client {
       renewable: typeof options.token === "function",
       ...(options.window === undefined ? {} : { window: options.window }),
       ...(options.inflate === undefined ? {} : { inflate: options.inflate }),
+      ...(options.msgpack === undefined ? {} : { msgpack: options.msgpack, enc: ["msgpack", "json"] as const }),
       ...(options.backoff?.firstMs === undefined ? {} : { backoffFirstMs: options.backoff.firstMs }),
       ...(options.backoff?.mostMs === undefined ? {} : { backoffMostMs: options.backoff.mostMs }),
     });

@@ -1,8 +1,7 @@
 /** Frames: header, several frames per message, payload encodings, fragments. */
 
-import { decodeMsgpack, encodeMsgpack } from "../wire/msgpack.js";
 import { decodeUtf8 } from "../wire/utf8.js";
-import { decodeJson, encodeJson, type Value, type ValueMap } from "../wire/value.js";
+import { decodeJson, encodeJson, type Value, ValueError, type ValueMap } from "../wire/value.js";
 
 export const HELLO = 1;
 export const INVOKE = 2;
@@ -83,8 +82,21 @@ export function* readFrames(message: Uint8Array): Generator<Frame> {
   }
 }
 
-export function encodeValue(enc: Enc, value: Value): Uint8Array {
-  return enc === "json" ? encodeJson(value) : encodeMsgpack(value);
+/** The encoding that a browser does not bring along; see `@switchboard/client/msgpack`. */
+export interface Msgpack {
+  encode(value: Value): Uint8Array;
+  decode(bytes: Uint8Array): Value;
+}
+
+const WITHOUT: Msgpack = {
+  encode: encodeJson,
+  decode: () => {
+    throw new ValueError("MessagePack was not agreed");
+  },
+};
+
+export function encodeValue(enc: Enc, value: Value, msgpack: Msgpack = WITHOUT): Uint8Array {
+  return enc === "json" ? encodeJson(value) : msgpack.encode(value);
 }
 
 /** The bits of ENC that say how a map is written. */
@@ -100,14 +112,14 @@ export type Inflate = (packed: Uint8Array, limit: number) => Uint8Array | undefi
 const NONE: Payload = { kind: "none" };
 
 /** From the bytes of a whole message to a value, text or nothing. `flags` are those that were agreed. */
-export function decodePayload(opcode: number, flags: number, events: boolean, payload: Uint8Array): Payload {
+export function decodePayload(opcode: number, flags: number, events: boolean, payload: Uint8Array, msgpack: Msgpack = WITHOUT): Payload {
   if (payload.length === 0) return NONE;
   const lenient = opcode === HELLO || opcode === INTERRUPT;
   const enc = flags & ENC;
   if (enc === 0x08) return { kind: "raw", bytes: payload };
   if (enc !== 0) {
     try {
-      return { kind: "value", value: enc === 0x04 ? decodeJson(payload) : decodeMsgpack(payload) };
+      return { kind: "value", value: enc === 0x04 ? decodeJson(payload) : msgpack.decode(payload) };
     } catch (error) {
       if (lenient) return NONE;
       if (opcode !== ERROR) throw new PayloadError(2005, (error as Error).message);
@@ -116,7 +128,7 @@ export function decodePayload(opcode: number, flags: number, events: boolean, pa
     const first = payload[0]!;
     try {
       if (first === 0x7b || first === 0x5b) return { kind: "value", value: decodeJson(payload) };
-      if ((first >= 0x80 && first <= 0x8f) || first === 0xde || first === 0xdf) return { kind: "value", value: decodeMsgpack(payload) };
+      if ((first >= 0x80 && first <= 0x8f) || first === 0xde || first === 0xdf) return { kind: "value", value: msgpack.decode(payload) };
     } catch {
       // A guess that was wrong: it is text, or nothing.
     }

@@ -19,7 +19,7 @@ import { decodeUtf8 } from "../wire/utf8.js";
 import type { Value, ValueMap } from "../wire/value.js";
 import {
   Assembler, COMPRESSED, decodePayload, type Enc, encFlag, encodeFrame, encodeValue, END, ERROR, FrameError, fromServer, HEADER,
-  HELLO, type Frame, type Inflate, INTERRUPT, INVOKE, mapOf, MAX_MESSAGE, MAX_PAYLOAD, MAX_PAYLOAD_BARE, MORE, type Payload,
+  HELLO, type Frame, type Inflate, type Msgpack, INTERRUPT, INVOKE, mapOf, MAX_MESSAGE, MAX_PAYLOAD, MAX_PAYLOAD_BARE, MORE, type Payload,
   PayloadError, readFrames, STREAM, TOOL_DEF,
 } from "./codec.js";
 import {
@@ -67,6 +67,8 @@ export interface AspConfig {
   renewable: boolean;
   random: () => number;
   inflate?: Inflate;
+  /** Without it MessagePack is neither offered nor read. */
+  msgpack?: Msgpack;
 }
 
 export const STANDARD = ["flags", "events", "frag", "credit", "push", "client_tools", "resume", "ping"] as const;
@@ -164,7 +166,8 @@ export class AspMachine implements Machine<AspEvent> {
   revision = 0;
 
   constructor(config: Partial<AspConfig> = {}) {
-    this.config = { ...DEFAULTS, ...config };
+    const whole = { ...DEFAULTS, ...config };
+    this.config = { ...whole, enc: whole.enc.filter((enc) => enc === "json" || whole.msgpack) };
     this.assembler = new Assembler(this.config.maxPayload);
     this.backoff = new Backoff(this.config.backoffFirstMs, this.config.backoffMostMs, this.config.random);
     this.agreed = this.bare();
@@ -422,7 +425,7 @@ export class AspMachine implements Machine<AspEvent> {
     const offered = (hello.features ?? []).filter((name) => this.config.features.includes(name));
     this.agreed = {
       features: new Set(offered),
-      enc: hello.enc === "json" || hello.enc === "msgpack" ? hello.enc : this.bare().enc,
+      enc: this.config.enc.find((enc) => enc === hello.enc) ?? this.bare().enc,
       maxPayload: hello.limits.max_payload ?? MAX_PAYLOAD,
       maxMessage: hello.limits.max_message ?? MAX_MESSAGE,
       maxInflight: Math.max(1, hello.limits.max_inflight ?? 64),
@@ -673,7 +676,7 @@ export class AspMachine implements Machine<AspEvent> {
       let bytes: Uint8Array | undefined = message.payload;
       if (flags & COMPRESSED) bytes = this.config.inflate?.(bytes, Math.min(this.config.maxPayload, bytes.length * 100));
       if (!bytes) throw new PayloadError(2005, "a payload that cannot be unpacked");
-      payload = decodePayload(opcode, flags, this.agreed.features.has("events"), bytes);
+      payload = decodePayload(opcode, flags, this.agreed.features.has("events"), bytes, this.config.msgpack);
       switch (opcode) {
         case HELLO:
           this.receiveHello(readServerHello(mapOf(payload)), now);
@@ -982,7 +985,7 @@ export class AspMachine implements Machine<AspEvent> {
     const { invoke } = request;
     if (!invoke) return;
     const { features, enc, maxPayload, maxMessage } = this.agreed;
-    const payload = encodeValue(enc, invoke as unknown as Value);
+    const payload = encodeValue(enc, invoke as unknown as Value, this.config.msgpack);
     const flags = features.has("flags") ? encFlag(enc) : 0;
     const tooLarge = (limit: number) =>
       this.finish(id, { type: "error", error: ownError(2202, `the request has ${payload.length} bytes, the server takes ${limit}`) });
@@ -1007,7 +1010,7 @@ export class AspMachine implements Machine<AspEvent> {
 
   private sendMap(opcode: number, id: number, map: ValueMap): void {
     const { features, enc } = this.agreed;
-    this.out({ type: "send", data: encodeFrame(opcode, features.has("flags") ? encFlag(enc) : 0, id, encodeValue(enc, map)) });
+    this.out({ type: "send", data: encodeFrame(opcode, features.has("flags") ? encFlag(enc) : 0, id, encodeValue(enc, map, this.config.msgpack)) });
   }
 
   private bare(): Agreed {
