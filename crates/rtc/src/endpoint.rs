@@ -122,7 +122,7 @@ impl Endpoint {
         let parsed = SdpOffer::from_sdp_string(offer).map_err(|error| unusable(&error))?;
 
         let hub = &self.hub;
-        let mut rtc = hub.stack(now());
+        let mut rtc = stack(&hub.crypto, &hub.certificate, now());
         for address in &hub.advertised {
             let candidate = Candidate::host(*address, "udp").map_err(|error| unusable(&error))?;
             rtc.add_local_candidate(candidate);
@@ -167,21 +167,6 @@ impl Drop for Endpoint {
 }
 
 impl Hub {
-    /// The protocol stack of one peer.
-    fn stack(&self, now: Instant) -> Rtc {
-        // A lost packet should not hold up those behind it for as long as a listener would notice.
-        const REORDERING: (usize, Duration) = (5, Duration::from_millis(100));
-        Rtc::builder()
-            .set_crypto_provider(Arc::clone(&self.crypto))
-            .set_dtls_cert(self.certificate.clone())
-            .set_ice_lite(true)
-            .clear_codecs()
-            .enable_opus(true, false)
-            .set_reordering_size_audio(REORDERING.0)
-            .set_reordering_timeout_audio(Some(REORDERING.1))
-            .build(now)
-    }
-
     /// The advertised address that datagrams of this origin came to. What the system tells may be another
     /// one, behind a translation of addresses.
     pub(crate) fn destination(&self, origin: Origin) -> Option<SocketAddr> {
@@ -225,6 +210,21 @@ async fn read(hub: Arc<Hub>) {
         () = forever => {}
         () = closed => {}
     }
+}
+
+/// The protocol stack of one peer.
+pub(crate) fn stack(crypto: &Arc<CryptoProvider>, certificate: &DtlsCert, now: Instant) -> Rtc {
+    // A lost packet should not hold up those behind it for as long as a listener would notice.
+    const REORDERING: (usize, Duration) = (5, Duration::from_millis(100));
+    Rtc::builder()
+        .set_crypto_provider(Arc::clone(crypto))
+        .set_dtls_cert(certificate.clone())
+        .set_ice_lite(true)
+        .clear_codecs()
+        .enable_opus(true, false)
+        .set_reordering_size_audio(REORDERING.0)
+        .set_reordering_timeout_audio(Some(REORDERING.1))
+        .build(now)
 }
 
 /// The time, as the stack counts it.

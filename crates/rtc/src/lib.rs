@@ -12,6 +12,8 @@ mod config;
 mod crypto;
 mod driver;
 mod endpoint;
+#[doc(hidden)]
+pub mod fuzzing;
 mod peer;
 mod routes;
 mod sdp;

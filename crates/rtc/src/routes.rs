@@ -85,7 +85,7 @@ impl Routes {
 
 /// The username fragment of ours that a connectivity check names: the part of its USERNAME attribute before
 /// the colon (RFC 8445, 7.2.2). None for whatever else a datagram is.
-fn checked_fragment(datagram: &[u8]) -> Option<&str> {
+pub(crate) fn checked_fragment(datagram: &[u8]) -> Option<&str> {
     const HEADER: usize = 20;
     const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
     const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];

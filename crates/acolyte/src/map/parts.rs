@@ -111,6 +111,10 @@ const COMMANDS: &[&str] = &["cmd", "command", "program"];
 const TELLING: &[&str] =
     &["cmd", "command", "program", "pattern", "query", "question", "url", "path", "file", "name"];
 
+/// Beyond this a reader that counts in floating point is wrong; both counts together stay below what
+/// it can tell apart.
+const MAX_COUNT: u64 = (1 << 52) - 1;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -135,6 +139,3 @@ mod tests {
         assert_eq!(detail(long.as_object().unwrap()).unwrap().len(), MAX_DETAIL);
     }
 }
-/// Beyond this a reader that counts in floating point is wrong; both counts together stay below what
-/// it can tell apart.
-const MAX_COUNT: u64 = (1 << 52) - 1;

@@ -6,6 +6,7 @@ mod client;
 #[path = "../../src/crypto.rs"]
 mod crypto;
 mod foreign;
+mod fuzz;
 mod offers;
 mod peers;
 mod sound;

@@ -1,0 +1,5 @@
+//! Datagrams of whoever has not shown anything yet.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| switchboard_rtc::fuzzing::stun(bytes));
