@@ -22,6 +22,7 @@ mod doorstep;
 mod driver;
 mod entropy;
 mod errands;
+mod folder;
 mod gateway;
 #[cfg(test)]
 mod guest_tests;

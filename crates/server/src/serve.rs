@@ -12,8 +12,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware;
+use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -33,6 +34,7 @@ use crate::config::{Config, StoreKind};
 use crate::demo;
 use crate::doorstep::keep_limits;
 use crate::errands::Errands;
+use crate::folder;
 use crate::gateway::Gateway;
 use crate::guests::Guests;
 use crate::handle::Handle;
@@ -240,6 +242,7 @@ impl Server {
         }
         let lost = vip.as_ref().map(|vip| (vip.protocol.clone(), door.clone()));
         router = turn_back(router, &protocols, lost, &door);
+        let router = router.layer(middleware::map_response(believed_as_labelled));
         let places = Places::new(&config.limits, &config.trusted_proxies);
         Ok(Self { config, router, door, log, workshop, vip, tls, readiness, places })
     }
@@ -417,11 +420,18 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// No browser takes an answer for something else than it says that it is.
+async fn believed_as_labelled(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
 fn open_log(config: &Config, chroniclers: Vec<Arc<dyn Chronicler>>) -> Result<Arc<dyn Log>, ServeError> {
     Ok(match config.store.kind {
         StoreKind::Memory => Arc::new(MemoryLog::with_chroniclers(chroniclers)),
         StoreKind::Sqlite => {
-            std::fs::create_dir_all(&config.data_dir).map_err(|error| {
+            folder::create_private(&config.data_dir).map_err(|error| {
                 ServeError::Config(format!("data_dir {} : {error}", config.data_dir.display()))
             })?;
             let path = config.data_dir.join("switchboard.db");

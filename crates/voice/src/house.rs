@@ -208,6 +208,16 @@ pub fn local_recogniser(config: &VoicesConfig) -> Result<Arc<dyn Recogniser>, St
             let name = status.model.name;
             return Err(format!("the model {name} is missing: run `switchboard models fetch {name}`"));
         }
+        // What is loaded into this process has to be what was published.
+        if status.model.name == models::RUNTIME
+            && let Err(path) = models::verify(status.model, &config.models_dir)
+        {
+            let path = path.display();
+            return Err(format!(
+                "{path} is not what was fetched: delete it, and run `switchboard models fetch {}`",
+                models::RUNTIME
+            ));
+        }
     }
     let library = config.models_dir.join(models::RUNTIME).join(models::RUNTIME_LIBRARY);
     let folder = own.cloned().unwrap_or_else(|| config.models_dir.join(models::MOONSHINE));

@@ -57,7 +57,13 @@ fn destination(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failure> 
     match output {
         None => Ok(Box::new(std::io::stdout())),
         Some(path) => {
-            let file = std::fs::File::create(path)
+            // It holds what people have said.
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let file = options
+                .open(path)
                 .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
             Ok(Box::new(std::io::BufWriter::new(file)))
         }

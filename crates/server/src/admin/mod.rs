@@ -330,7 +330,9 @@ impl AdminState {
 async fn authenticate(State(state): State<AdminState>, mut request: Request, next: Next) -> Response {
     match state.principal(&request) {
         Ok(principal) => {
-            audit::administration(&principal, request.method(), request.uri().path());
+            // What is nested sees the rest of its path only.
+            let path = format!("/admin/v1{}", request.uri().path());
+            audit::administration(&principal, request.method(), &path);
             request.extensions_mut().insert(principal);
             let mut response = next.run(request).await;
             response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

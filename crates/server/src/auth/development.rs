@@ -73,7 +73,7 @@ fn read_or_make(path: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = format!("dev_{}", hex(&entropy::bytes()));
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+                crate::folder::create_private(folder)?;
             }
             create_private(path)?.write_all(format!("{token}\n").as_bytes())?;
             Ok(token)

@@ -1,7 +1,7 @@
 //! Credentials that no longer count.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use switchboard_core::{PrincipalId, Timestamp};
@@ -117,16 +117,25 @@ impl RevocationFile {
     pub(super) fn write(&self, revocations: &Revocations) -> Result<(), RevokeError> {
         let write = || {
             if let Some(folder) = self.path.parent() {
-                std::fs::create_dir_all(folder)?;
+                crate::folder::create_private(folder)?;
             }
             let beside = self.path.with_extension("json.new");
-            let mut file = std::fs::File::create(&beside)?;
+            let mut file = private_file(&beside)?;
             serde_json::to_writer_pretty(&mut file, revocations)?;
             file.sync_all()?;
             std::fs::rename(&beside, &self.path)
         };
         write().map_err(|error| RevokeError::Unwritable { path: self.path.clone(), error })
     }
+}
+
+/// An empty file that nobody else may read.
+fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// Why a revocation did not happen.

@@ -1,5 +1,6 @@
 //! What the server does for any protocol, shown with one of the tests' own.
 
+mod audit;
 mod door;
 mod errands;
 mod paths;

@@ -82,7 +82,7 @@ fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
 
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        crate::folder::create_private(folder)?;
     }
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;

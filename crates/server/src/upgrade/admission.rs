@@ -8,6 +8,7 @@ use switchboard_core::{
 };
 
 use super::{Door, RETRY_MS};
+use crate::audit;
 use crate::auth::{self, AuthError, Identity};
 use crate::courtesy::Courtesy;
 use crate::limits::{ConnectionGuard, TooMany};
@@ -87,6 +88,7 @@ impl Door {
         identity.principal = identity.principal.within(protocol.name());
         let principal = &identity.principal;
         if !principal.scopes.permit(right, None) {
+            audit::refused(&principal.id, right);
             return Err(Refusal::Forbidden(right.refusal()));
         }
         let host = &self.gateway.sessions.environment.host;
@@ -95,6 +97,7 @@ impl Door {
                 return Err(Refusal::UnknownAgent);
             }
             if !principal.scopes.allows_agent(agent) {
+                audit::refused(&principal.id, Right::Ask);
                 return Err(Refusal::Forbidden("the credential does not reach this agent"));
             }
         }

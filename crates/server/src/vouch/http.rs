@@ -1,6 +1,7 @@
 //! Requests that this server makes itself.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,14 @@ impl Place {
         };
         let client = builder.build().map_err(|_| setup_error(key, "cannot set up HTTP"))?;
         Ok(Self { url, client, timeout })
+    }
+
+    /// Whether nobody on the way can change what is answered: it is encrypted, or does not leave this machine.
+    pub(super) fn is_private(&self) -> bool {
+        let host = self.url.host_str().unwrap_or_default();
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        self.url.scheme() == "https" || loopback
     }
 
     /// Asks for what is there.

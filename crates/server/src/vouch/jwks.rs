@@ -11,6 +11,7 @@ use switchboard_core::Timestamp;
 
 use super::config::AppAlgorithm;
 use super::http::Place;
+use super::setup_error;
 use crate::auth::AuthSetupError;
 
 /// A set of public keys. Shared secrets never get into it.
@@ -108,6 +109,10 @@ struct Cache {
 impl RemoteKeys {
     pub(super) fn new(key: &str, url: &str) -> Result<Self, AuthSetupError> {
         let place = Place::new(key, url, FETCH_TIMEOUT)?;
+        if !place.is_private() {
+            let problem = "has to begin with https://: whoever is on the way could say whose tokens are good";
+            return Err(setup_error(key, problem));
+        }
         Ok(Self { place, cache: Mutex::default(), turn: Arc::default() })
     }
 

@@ -9,8 +9,11 @@ mod catalogue;
 mod download;
 mod fetch;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use sha2::{Digest as _, Sha256};
+use switchboard_core::hex;
 
 pub use catalogue::{Kind, Model, ModelFile, Package, Registry, catalogue, find};
 pub(crate) use catalogue::{MOONSHINE, RUNTIME, RUNTIME_LIBRARY};
@@ -40,6 +43,22 @@ pub fn status(dir: &Path) -> Vec<Status> {
     catalogue().iter().map(|model| model_status(model, dir)).collect()
 }
 
+/// Checks the digests of what is there of a model: for what is run as a program.
+///
+/// # Errors
+/// A file is not the one that was fetched, or cannot be read.
+pub(crate) fn verify(model: &Model, dir: &Path) -> Result<(), PathBuf> {
+    for file in model.files() {
+        let path = model.folder(dir).join(file.name);
+        let mut digest = Sha256::new();
+        let read = fs::File::open(&path).and_then(|mut opened| io::copy(&mut opened, &mut digest));
+        if read.is_err() || hex(&digest.finalize()) != file.sha256 {
+            return Err(path);
+        }
+    }
+    Ok(())
+}
+
 /// What is there of one model.
 #[must_use]
 pub fn model_status(model: &'static Model, dir: &Path) -> Status {
@@ -48,4 +67,25 @@ pub fn model_status(model: &'static Model, dir: &Path) -> Status {
         |file: &ModelFile| fs::metadata(folder.join(file.name)).is_ok_and(|meta| meta.len() == file.bytes);
     let missing = model.files().filter(|file| !there(file)).map(|file| folder.join(file.name)).collect();
     Status { model, missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_exchanged_is_not_the_one_that_was_fetched() {
+        let (dir, content) = (tempfile::tempdir().unwrap(), b"what was fetched");
+        let sha256 = hex(&Sha256::digest(content)).leak();
+        let file = ModelFile { path: "x/lib.so", name: "lib.so", bytes: content.len() as u64, sha256 };
+        let package = Package { files: Vec::from([file]).leak(), ..catalogue()[0].packages[0] };
+        let model = Model { packages: Vec::from([package]).leak(), ..catalogue()[0] };
+        let path = model.folder(dir.path()).join("lib.so");
+        assert_eq!(verify(&model, dir.path()), Err(path.clone()), "it is not there");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        assert_eq!(verify(&model, dir.path()), Ok(()));
+        fs::write(&path, b"something else!!").unwrap();
+        assert_eq!(verify(&model, dir.path()), Err(path), "of the same length");
+    }
 }

@@ -342,6 +342,14 @@ fn registrations_that_make_no_sense_are_named() {
             "vip.issuers[0].jwks_url",
         ),
         (
+            vec![IssuerConfig {
+                jwks_file: None,
+                jwks_url: Some("http://x/jwks.json".into()),
+                ..good.clone()
+            }],
+            "vip.issuers[0].jwks_url",
+        ),
+        (
             vec![IssuerConfig { secret_env: Some("APP_SECRET".into()), ..good.clone() }],
             "vip.issuers[0].secret_env",
         ),
