@@ -102,6 +102,19 @@ class Rpc {
     }
   }
 
+  /** Waits until something is so. */
+  async until(so) {
+    const end = Date.now() + PATIENCE;
+    while (!so()) {
+      if (this.broken) throw this.broken;
+      ensure(Date.now() < end, "it does not come to be so");
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, 1000);
+        this.waiting.push(() => (clearTimeout(timer), resolve()));
+      });
+    }
+  }
+
   send(type, payload, id = fresh(), encode = (text) => text) {
     this.socket.send(encode(JSON.stringify({ id, type, payload })));
     return id;
@@ -170,7 +183,10 @@ const CHECKS = {
     rpc.close();
     const refused = await Rpc.open(url, { key: ann, origin: "https://evil.test" }).catch((error) => error.message);
     equal(refused, "status 403", "a foreign page");
-    (await Rpc.open(url, { key: ann, origin: "http://localhost:3000" })).close();
+    const neighbour = Rpc.open(url, { key: ann, origin: "http://localhost:3000" }).catch((error) => error.message);
+    equal(await neighbour, "status 403", "a page of this machine that is not listed");
+    const own = new URL(url.replace(/^ws/, "http")).origin;
+    (await Rpc.open(url, { key: ann, origin: own })).close();
   },
 
   async ac_021_chats({ url, ann }) {
@@ -192,6 +208,8 @@ const CHECKS = {
     const ids = range(25).map((number) => rpc.start(`echo ${number}`));
     const full = rpc.start("echo too many");
     equal((await rpc.answer(full)).error, "RPC queue is full (25 queued). Try again shortly.", "full");
+    // A chat has its place when it is stored, which may be later than the answer to one that is not.
+    await rpc.until(() => ids.every((id) => rpc.chats.get(id).positions.length > 0));
     equal(ids.map((id) => rpc.chats.get(id).positions), range(25).map((number) => [number + 1]), "positions");
     equal(await rpc.abort(first), true, "aborted");
     for (const [number, id] of ids.entries()) {

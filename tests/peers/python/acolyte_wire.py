@@ -411,6 +411,8 @@ class Rpc:
                 others = [id for id, other in self.chats.items() if other.phase == "running" and id not in self.attached]
                 ensure(not others, "a second chat runs on this connection", message, others)
             chat.take(message)
+        elif kind == "error" and (chat := self.chats.get(message["id"])) is not None and chat.phase == "new":
+            chat.phase = "over"
         self.inbox.append(message)
 
     async def next(self, matches, timeout=PATIENCE):
@@ -481,6 +483,9 @@ class Rpc:
     async def alive(self):
         """Everything that was sent before has been dealt with, and the connection is as it was."""
         await self.status()
+        # A chat is accepted when it is stored, which may be later than the answer to what was asked after it.
+        while any(chat.phase in ("new", "accepted") for chat in self.chats.values()):
+            await self.receive()
 
     async def closed(self, code):
         """The server closes with this code; what came before is kept."""

@@ -237,7 +237,9 @@ async def dispatch_needs_the_right_to(world):
     await device.results(await device.kind("command", answer["session_id"]))
     ended = await device.end(answer["session_id"])
     equal(await finished(world, "boss", body["task_name"]), ended["result"], "result for whoever dispatched")
-    equal(await rest(world, "scout", f"task_result/{body['task_name']}"), (200, {"status": "pending"}), "others")
+    equal(await rest(world, "bob", f"task_result/{body['task_name']}"), (200, {"status": "pending"}), "others")
+    status, _ = await rest(world, "scout", f"task_result/{body['task_name']}")
+    equal(status, 403, "a credential that may neither dispatch nor read")
     await leave(outside, device)
 
 

@@ -24,9 +24,9 @@ pub(crate) const FLEET: &[&str] = &[
     "auth.api_keys=[\
         {id='ann',key_env='PEER_KEY_ANN',principal='ann'},\
         {id='bob',key_env='PEER_KEY_BOB',principal='bob'},\
-        {id='lab',key_env='PEER_KEY_LAB',principal='lab',scopes=['device:lab-*']},\
+        {id='lab',key_env='PEER_KEY_LAB',principal='lab',scopes=['device:lab-*','read']},\
         {id='boss',key_env='PEER_KEY_BOSS',principal='boss',\
-            scopes=['constellation:boss-*','target:lab-*','dispatch']},\
+            scopes=['constellation:boss-*','target:lab-*','dispatch','read']},\
         {id='scout',key_env='PEER_KEY_SCOUT',principal='scout',scopes=['constellation:scout-*','target:lab-1*']},\
         {id='mute',key_env='PEER_KEY_MUTE',principal='mute',scopes=['target:lab-*']},\
         {id='admin',key_env='PEER_KEY_ADMIN',principal='admin',scopes=['connect','invoke','admin']}]",
