@@ -1,5 +1,7 @@
 //! JSON in both directions, and the framing of streams over HTTP (§2.3, §2.4).
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -16,8 +18,8 @@ use crate::message::{
 pub struct Refused {
     /// The id of the message, as far as it could be read.
     pub id: RpcId,
-    /// For a person.
-    pub why: &'static str,
+    /// For a person: with the field of the request that is at fault, where it is one that is known here.
+    pub why: Cow<'static, str>,
 }
 
 /// Reads what a client sent over RPC.
@@ -25,7 +27,7 @@ pub struct Refused {
 /// # Errors
 /// It cannot be used; the connection stays as it is.
 pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
-    let refused = |id: RpcId| Refused { id, why: words::INVALID };
+    let refused = |id: RpcId| Refused { id, why: words::INVALID.into() };
     let Ok(Value::Object(envelope)) = lenient::read(bytes) else {
         return Err(refused(RpcId::unknown()));
     };
@@ -33,12 +35,23 @@ pub fn decode_client(bytes: &[u8]) -> Result<(RpcId, ClientMessage), Refused> {
         return Err(refused(RpcId::unknown()));
     };
     match message(&envelope) {
-        Some(message) => Ok((id, message)),
-        None => Err(refused(id)),
+        Ok(message) => Ok((id, message)),
+        Err(None) => Err(refused(id)),
+        Err(Some(field)) => Err(Refused { id, why: format!("{}: request.{field}", words::INVALID).into() }),
     }
 }
 
-fn message(envelope: &Map<String, Value>) -> Option<ClientMessage> {
+/// What it says; otherwise the field of a request that is at fault, if it is one.
+fn message(envelope: &Map<String, Value>) -> Result<ClientMessage, Option<&'static str>> {
+    if envelope.get("type").and_then(Value::as_str) == Some("chat.start") {
+        let request = envelope.get("payload").and_then(|payload| payload.get("request")?.as_object());
+        let request = ChatRequest::read(request.ok_or(None)?, Strictness::Rpc)?;
+        return Ok(ClientMessage::ChatStart(Box::new(request)));
+    }
+    other_message(envelope).ok_or(None)
+}
+
+fn other_message(envelope: &Map<String, Value>) -> Option<ClientMessage> {
     let payload = envelope.get("payload");
     let fields = || payload.and_then(Value::as_object);
     let text = |key: &str| fields()?.get(key)?.as_str();
@@ -47,10 +60,6 @@ fn message(envelope: &Map<String, Value>) -> Option<ClientMessage> {
             version: text("protocol_version").map(str::to_owned),
             capabilities: text("capabilities").map(Capabilities::parse),
         }),
-        "chat.start" => {
-            let request = fields()?.get("request")?.as_object()?;
-            ClientMessage::ChatStart(Box::new(ChatRequest::read(request, Strictness::Rpc)?))
-        }
         "chat.abort" => ClientMessage::ChatAbort { request: RpcId::parse(text("requestId")?)? },
         "task.status" => ClientMessage::TaskStatus {
             task: TaskId::parse(text("taskId")?)?,
@@ -88,6 +97,9 @@ pub enum RequestError {
     /// It is not a request.
     #[error("Invalid request shape")]
     Shape,
+    /// This field of it is missing, has not the right shape, or exceeds a limit.
+    #[error("Invalid request shape: {0}")]
+    Field(&'static str),
 }
 
 /// Reads the body of a request over HTTP.
@@ -97,7 +109,8 @@ pub enum RequestError {
 pub fn decode_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
     let value: Value = lenient::read(body).map_err(|_| RequestError::Json)?;
     let object = value.as_object().ok_or(RequestError::Shape)?;
-    ChatRequest::read(object, Strictness::Http).ok_or(RequestError::Shape)
+    ChatRequest::read(object, Strictness::Http)
+        .map_err(|field| field.map_or(RequestError::Shape, RequestError::Field))
 }
 
 /// Writes what a client sends over RPC.

@@ -52,7 +52,7 @@ fn what_clients_say_is_read_and_written_again() {
             if let Some(id) = refused {
                 let refused = read.expect_err(&text);
                 assert_eq!(
-                    (refused.id.as_str(), refused.why),
+                    (refused.id.as_str(), refused.why.split(": request.").next().unwrap()),
                     (id.as_str(), "Invalid RPC message"),
                     "{text}"
                 );

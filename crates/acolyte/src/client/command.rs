@@ -19,7 +19,7 @@ impl AcolyteClient {
         let fits = request
             .to_json()
             .as_object()
-            .is_some_and(|object| ChatRequest::read(object, Strictness::Rpc).is_some());
+            .is_some_and(|object| ChatRequest::read(object, Strictness::Rpc).is_ok());
         if !fits {
             return Err(CommandError::Unfit);
         }

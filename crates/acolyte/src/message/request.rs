@@ -102,38 +102,40 @@ pub(crate) enum Strictness {
 }
 
 impl ChatRequest {
-    /// Reads a request; none if it has not the right shape or exceeds a limit.
-    pub(crate) fn read(object: &Map<String, Value>, strictness: Strictness) -> Option<Self> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The field that has not the right shape or exceeds a limit; none where that is no field of ours to name.
+    pub(crate) fn read(
+        object: &Map<String, Value>,
+        strictness: Strictness,
+    ) -> Result<Self, Option<&'static str>> {
         if strictness == Strictness::Rpc && object.keys().any(|key| !KEYS.contains(&key.as_str())) {
-            return None;
+            return Err(None);
         }
-        let session_id = optional(object, "sessionId", |text| bounded(text, usize::MAX))?;
+        let session_id = optional(object, SESSION, |text| bounded(text, usize::MAX))?;
         if session_id.as_deref().is_some_and(|id| !is_id(id, "sess")) {
-            return None;
+            return Err(Some(SESSION));
         }
-        let resource_id = optional(object, "resourceId", |text| bounded(text, usize::MAX))?;
-        let strange = |id: &str| !is_resource(id);
-        if strictness == Strictness::Rpc && resource_id.as_deref().is_some_and(strange) {
-            return None;
+        let resource_id = optional(object, RESOURCE, |text| bounded(text, usize::MAX))?;
+        if strictness == Strictness::Rpc && resource_id.as_deref().is_some_and(|id| !is_resource(id)) {
+            return Err(Some(RESOURCE));
         }
-        let history = object.get("history")?.as_array()?;
-        if history.len() > MAX_HISTORY {
-            return None;
-        }
-        Some(Self {
-            message: bounded(object.get("message")?, MAX_MESSAGE)?,
-            history: history.clone(),
-            model: bounded(object.get("model")?, MAX_MODEL)?,
+        let required = |key| object.get(key).ok_or(Some(key));
+        let text = |key, most| required(key).and_then(|text| bounded(text, most).ok_or(Some(key)));
+        let history = required(HISTORY)?.as_array().filter(|history| history.len() <= MAX_HISTORY);
+        Ok(Self {
+            message: text(MESSAGE, MAX_MESSAGE)?,
+            history: history.ok_or(Some(HISTORY))?.clone(),
+            model: text(MODEL, MAX_MODEL)?,
             session_id,
             resource_id,
-            active_skills: optional(object, "activeSkills", |list| {
-                list.as_array()?.iter().map(skill).collect()
-            })?,
-            suggestions: optional(object, "suggestions", |list| {
+            active_skills: optional(object, SKILLS, |list| list.as_array()?.iter().map(skill).collect())?,
+            suggestions: optional(object, SUGGESTIONS, |list| {
                 let list = list.as_array().filter(|list| list.len() <= MAX_SUGGESTIONS)?;
                 list.iter().map(|line| bounded(line, MAX_SUGGESTION)).collect()
             })?,
-            workspace: optional(object, "workspace", |text| bounded(text, MAX_WORKSPACE))?,
+            workspace: optional(object, WORKSPACE, |text| bounded(text, MAX_WORKSPACE))?,
         })
     }
 
@@ -176,13 +178,10 @@ fn is_resource(id: &str) -> bool {
 /// A field that may be absent, but not null.
 fn optional<T>(
     object: &Map<String, Value>,
-    key: &str,
+    key: &'static str,
     read: impl FnOnce(&Value) -> Option<T>,
-) -> Option<Option<T>> {
-    match object.get(key) {
-        None => Some(None),
-        Some(value) => read(value).map(Some),
-    }
+) -> Result<Option<T>, Option<&'static str>> {
+    object.get(key).map(|value| read(value).ok_or(Some(key))).transpose()
 }
 
 /// A text of at most so many UTF-16 units.
@@ -198,8 +197,15 @@ fn skill(value: &Value) -> Option<Skill> {
     (!skill.name.is_empty() && !skill.instructions.is_empty()).then_some(skill)
 }
 
-const KEYS: &[&str] =
-    &["message", "history", "model", "sessionId", "resourceId", "activeSkills", "suggestions", "workspace"];
+const MESSAGE: &str = "message";
+const HISTORY: &str = "history";
+const MODEL: &str = "model";
+const SESSION: &str = "sessionId";
+const RESOURCE: &str = "resourceId";
+const SKILLS: &str = "activeSkills";
+const SUGGESTIONS: &str = "suggestions";
+const WORKSPACE: &str = "workspace";
+const KEYS: &[&str] = &[MESSAGE, HISTORY, MODEL, SESSION, RESOURCE, SKILLS, SUGGESTIONS, WORKSPACE];
 const MAX_MESSAGE: usize = 100_000;
 const MAX_HISTORY: usize = 500;
 const MAX_MODEL: usize = 200;

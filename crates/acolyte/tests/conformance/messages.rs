@@ -22,7 +22,21 @@ fn is_accepted(talk: &mut Talk, changes: Value) -> bool {
         assert_eq!(heard.last().unwrap()["type"], "chat.done", "{heard:?}");
         return true;
     }
-    assert_eq!(heard, [json!({"id": "rpc_q", "type": "error", "error": "Invalid RPC message"})]);
+    let [refusal] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!((&refusal["id"], &refusal["type"]), (&json!("rpc_q"), &json!("error")));
+    // With the field that is at fault, if it is one that is known here.
+    let why = refusal["error"].as_str().unwrap().strip_prefix("Invalid RPC message").unwrap();
+    let known = [
+        "message",
+        "history",
+        "model",
+        "sessionId",
+        "resourceId",
+        "activeSkills",
+        "suggestions",
+        "workspace",
+    ];
+    assert!(why.is_empty() || known.iter().any(|field| why == format!(": request.{field}")), "{why}");
     false
 }
 
@@ -227,6 +241,22 @@ fn ac_066_unknown_methods_and_bad_payloads_are_refused_under_their_id() {
         talk.world.send(talk.peer, Frame::Text(text));
         let answer = json!({"id": "rpc_m1", "type": "error", "error": "Invalid RPC message"});
         assert_eq!(talk.one(), answer);
+    }
+    for (field, wrong) in [
+        ("message", json!(5)),
+        ("history", json!(null)),
+        ("model", json!("m".repeat(201))),
+        ("sessionId", json!("my-session")),
+        ("resourceId", json!("me")),
+        ("activeSkills", json!([{ "name": "" }])),
+        ("suggestions", json!(vec!["s"; 11])),
+        ("workspace", json!(["/srv"])),
+    ] {
+        let (mut changes, mut expected) = (json!({}), "Invalid RPC message: request.".to_owned());
+        changes[field] = wrong;
+        expected += field;
+        talk.say(talk.peer, &start_with("rpc_m1", request(changes)));
+        assert_eq!(talk.one(), json!({"id": "rpc_m1", "type": "error", "error": expected}));
     }
     for missing in ["message", "history", "model"] {
         let mut request = request(json!({}));

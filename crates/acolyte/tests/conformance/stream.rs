@@ -46,10 +46,10 @@ fn ac_072_what_cannot_be_used_is_400_before_any_stream() {
         ("", "Invalid JSON body"),
         ("[]", "Invalid request shape"),
         ("5", "Invalid request shape"),
-        ("{}", "Invalid request shape"),
-        (r#"{"message":"x","history":[]}"#, "Invalid request shape"),
-        (r#"{"message":"x","history":[],"model":"m","sessionId":"x"}"#, "Invalid request shape"),
-        (r#"{"message":"x","history":[],"model":"m","workspace":null}"#, "Invalid request shape"),
+        ("{}", "Invalid request shape: history"),
+        (r#"{"message":"x","history":[]}"#, "Invalid request shape: model"),
+        (r#"{"message":"x","history":[],"model":"m","sessionId":"x"}"#, "Invalid request shape: sessionId"),
+        (r#"{"message":"x","history":[],"model":"m","workspace":null}"#, "Invalid request shape: workspace"),
     ] {
         let mut talk = Talk::new(Script::new());
         let peer = talk.post(body);
@@ -61,7 +61,7 @@ fn ac_072_what_cannot_be_used_is_400_before_any_stream() {
     }
     let mut talk = Talk::new(Script::new());
     let peer = talk.post(&body(&"x".repeat(100_001)));
-    assert_eq!(talk.answer(peer).body, "Invalid request shape", "the limits are those of RPC");
+    assert_eq!(talk.answer(peer).body, "Invalid request shape: message", "the limits are those of RPC");
     // Unknown keys are overlooked here.
     let peer = talk.post(r#"{"message":"x","history":[],"model":"m","future":1}"#);
     assert!(matches!(streamed(&talk.answer(peer).body).last(), Some(Streamed::Done(_))));
