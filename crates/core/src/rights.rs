@@ -220,7 +220,9 @@ impl Right {
             | Op::CloseAttachment { .. } => Self::Open,
             Op::StartTurn(turn) => Self::of_turn(turn),
             Op::Import(_) | Op::Edit { .. } | Op::MoveTip { .. } => Self::Ask,
-            Op::Chronicle { .. } | Op::Record { .. } => Self::Annotate,
+            // Whoever follows a session through a protocol that keeps tables of it has them begun.
+            Op::Chronicle { .. } => Self::Follow,
+            Op::Record { .. } => Self::Annotate,
             Op::Admit { .. } | Op::Rename { .. } | Op::Stand(_) => Self::Manage,
             Op::ChangeTools(_) => Self::OfferTools,
             Op::Interrupt { .. } => Self::Stop,

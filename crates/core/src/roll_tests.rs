@@ -103,7 +103,9 @@ fn aip_092_names_are_for_those_for_whom_they_are_reserved() {
     };
     roll.reserve(vec![reserved(&["pi-*", "desk"], "ann"), reserved(&["pi-7"], "carol")]);
     let mut ask = |who: &str, scopes: &str, name: &str, role: Role| {
-        let principal = Principal { scopes: Scopes::parse(scopes), ..Principal::new(who) };
+        // Without a list it has every ordinary scope.
+        let scopes = if scopes.is_empty() { Scopes::default() } else { Scopes::parse(scopes) };
+        let principal = Principal { scopes, ..Principal::new(who) };
         let granted = roll.enrol(enrolment(name, role, None), &principal, 1, Timestamp::default());
         roll.leave(&name.into(), &1);
         granted.map_err(|refused| refused.reject)

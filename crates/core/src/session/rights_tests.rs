@@ -102,20 +102,24 @@ fn the_agent_that_answers_is_the_one_that_is_checked() {
 
 #[test]
 fn a_tool_is_run_directly_only_with_the_scope_for_it() {
-    let run = || {
+    let run = |turn: &str| {
         let request = TurnRequest::Tool { name: "wipe".into(), args: json!({}) };
-        start(NewTurn { request, ..chat("t1") })
+        start(NewTurn { request, ..chat(turn) })
     };
     let mut world = World::opened();
     world.events(&worker(), add_tools(vec![tool("wipe", Executor::Agent)]));
     for scopes in ["connect invoke", "agent:echo", "device:lone-1", "read"] {
-        assert!(matches!(world.refusal(&narrow(scopes), run()), Reject::Forbidden), "{scopes}");
+        assert!(matches!(world.refusal(&narrow(scopes), run("t1")), Reject::Forbidden), "{scopes}");
     }
-    world.events(&narrow("connect tools"), run());
+    world.events(&narrow("connect tools"), run("t1"));
     let remote = Tool { options: json!({ MCP_SERVER: "files" }), ..tool("wipe", Executor::Agent) };
     world.events(&worker(), add_tools(vec![remote]));
     for scopes in ["connect tools", "connect tools mcp:git*", "connect invoke mcp:files"] {
-        assert_eq!(world.refusal(&narrow(scopes), run()), Reject::Forbidden, "{scopes}: a server of tools");
+        assert_eq!(
+            world.refusal(&narrow(scopes), run("t2")),
+            Reject::Forbidden,
+            "{scopes}: a server of tools"
+        );
     }
 }
 
@@ -142,7 +146,6 @@ fn only_the_scope_for_it_approves() {
 fn aip_096_a_device_is_not_commanded_through_sessions_of_other_protocols() {
     let mut world = World::opened();
     let laptop = owner().enrolled(Some("laptop".into()));
-    world.events(&laptop, Op::Join(Box::new(profile("laptop"))));
     world.events(&laptop, add_tools(vec![tool("run", Executor::Device("laptop".into()))]));
     for scopes in ["connect invoke device:lone-1", "connect invoke device:pi-*", "connect invoke target:pi-*"]
     {
@@ -162,10 +165,11 @@ fn aip_096_a_device_key_is_that_device_and_nothing_more() {
     for op in [start(chat("t2")), interrupt("t1"), Op::Rename { name: "x".into() }, answer("t1", "c")] {
         assert!(matches!(world.refusal(&device, op.clone()), Reject::Forbidden | Reject::NotFound), "{op:?}");
     }
-    // Its own profile, its own tasks, its own tools.
-    world.events(&device, Op::Join(Box::new(profile("lone-1"))));
-    assert_eq!(world.session.role_of_actor(&device), Some(Role::Device));
-    world.events(&device, Op::Report { facts: json!({ "cpu": 4 }) });
+    // Its own profile, in a session that is for nothing else, its own tasks, its own tools.
+    let mut home = World::opened();
+    home.events(&device, Op::Join(Box::new(profile("lone-1"))));
+    assert_eq!(home.session.role_of_actor(&device), Some(Role::Device));
+    home.events(&device, Op::Report { facts: json!({ "cpu": 4 }) });
     let own = NewTurn { device: Some("lone-1".into()), ..parallel("t3") };
     world.events(&device, start(own));
     world.claim("t3");

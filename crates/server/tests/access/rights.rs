@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use switchboard_core::{Need, Right, Scopes};
+use switchboard_core::{Need, Right, Role, Scopes};
 use switchboard_server::auth::hash_key;
 
 use crate::endpoints::ENDPOINTS;
 use crate::line::{Line, Speech};
 use crate::routes;
-use crate::support::InProcess;
+use crate::support::rpc::http;
+use crate::support::{ANN, InProcess};
 use crate::world::hello;
 
 /// Lists of scopes, each a credential of Ann's.
@@ -130,6 +131,162 @@ async fn every_credential_is_refused_on_sockets_what_the_table_refuses() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_credential_does_in_conversations_what_the_table_allows() {
+    let server = start().await;
+    let headers = ["Content-Type: application/json"];
+    let mut wrong = Vec::new();
+    for (index, words) in CREDENTIALS.iter().enumerate() {
+        let list = words.join(" ");
+        let scopes = Scopes::parse(&list).within("alicia");
+        for (number, (right, agent, said, done)) in IN_CONVERSATIONS.iter().enumerate() {
+            let body = json!({ "title": list }).to_string();
+            let made = http(server.address, "POST /api/v1/conversations", ANN, &headers, body).await;
+            let made: Value = serde_json::from_str(&made.body).unwrap();
+            let conversation = made["id"].as_str().unwrap();
+            let line = Line::open(server.address, "/api/v1/ws", Speech::Alicia, Some(&key(index)), &[]).await;
+            let Ok(mut line) = line else {
+                assert!(!scopes.permit(Right::Connect, None), "{list} is not let in");
+                continue;
+            };
+            let greeting = json!({ "lastSequenceSeen": 0, "features": ["streaming"] });
+            line.say(&json!({ "type": 12, "conversation": conversation, "body": greeting })).await;
+            let mut message = said(&format!("{index}-{number}"));
+            message["conversation"] = conversation.into();
+            // Whatever it leads to comes before the answer to what is asked next.
+            let mut heard = line.ask(&message, 1).await;
+            let is_answered =
+                heard.iter().any(|heard| done(heard) || heard["type"] == 1 || heard["type"] == 25);
+            if !is_answered && scopes.permit(*right, None) {
+                heard.push(line.hear_until(|heard| done(heard) || heard["type"] == 1).await);
+            }
+            let is_done = heard.iter().any(|heard| done(heard));
+            let reaches = !agent || scopes.allows_agent(&"conformance".into());
+            // Whoever cannot follow a conversation does not come into it at all.
+            let comes_in = scopes.permit(Right::Follow, None);
+            if is_done != (scopes.permit(*right, None) && reaches && comes_in) {
+                wrong.push(format!("{list}: {} needs {right:?}: {}", message["type"], json!(heard)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is said in a conversation of Alicia's: the right that it needs, whether it asks the agent, the message, and what
+/// shows that it was done.
+type InConversation = (Right, bool, fn(&str) -> Value, fn(&Value) -> bool);
+
+const IN_CONVERSATIONS: &[InConversation] = &[
+    (
+        Right::Ask,
+        true,
+        |id| json!({ "type": 2, "body": { "id": format!("am_{id}"), "content": "echo x" } }),
+        |heard| heard["type"] == 13,
+    ),
+    (
+        Right::Ask,
+        false,
+        |id| {
+            let one = json!({ "localId": format!("local_{id}"), "sequenceNumber": 1, "role": "user",
+                "contents": "x", "createdAt": "2026-01-01T00:00:00Z" });
+            json!({ "type": 17, "body": { "messages": [one] } })
+        },
+        |heard| heard["type"] == 18 && heard["body"]["syncedMessages"][0]["status"] == "synced",
+    ),
+    (
+        Right::Annotate,
+        // The session that keeps memories has an agent, too.
+        true,
+        |id| {
+            let memory = json!({ "content": "tea", "category": "fact" });
+            json!({ "type": 24, "body": { "id": format!("amem_{id}"), "action": "create", "memory": memory, "timestamp": 1 } })
+        },
+        |heard| heard["type"] == 25 && heard["body"]["success"] == true,
+    ),
+    (
+        Right::Follow,
+        false,
+        |_| json!({ "type": 40, "body": {} }),
+        |heard| heard["type"] == 42 && heard["body"]["success"] == true,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_credential_registers_as_what_its_scopes_say() {
+    let server = start().await;
+    let mut wrong = Vec::new();
+    for (index, words) in CREDENTIALS.iter().enumerate() {
+        let list = words.join(" ");
+        let scopes = Scopes::parse(&list).within("aip");
+        for (role, kind, name) in [
+            (Role::Device, "device", format!("lone-{index}")),
+            (Role::Device, "device", format!("other-{index}")),
+            (Role::Orchestrator, "constellation", "ctl".to_owned()),
+            (Role::Orchestrator, "constellation", format!("boss-{index}")),
+        ] {
+            let message =
+                json!({ "type": "register", "status": "ok", "client_id": name, "client_type": kind });
+            let registered =
+                match Line::open(server.address, "/ws", Speech::Aip, Some(&key(index)), &[]).await {
+                    Err(refused) => {
+                        assert_eq!(refused.status, 403, "{list}");
+                        false
+                    }
+                    Ok(mut line) => {
+                        line.say(&message).await;
+                        let heard = line.hear().await;
+                        // A constellation without a device is told that it needs one, once it may register.
+                        heard["type"] == "heartbeat" || !heard.to_string().contains("not permitted")
+                    }
+                };
+            let may_connect = scopes.permit(Right::Connect, None);
+            if registered != (may_connect && scopes.allows_callsign(role, &name)) {
+                wrong.push(format!("{list}: {kind} {name}: {registered}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_credential_answers_and_stops_what_the_table_allows() {
+    let server = start().await;
+    let mut wrong = Vec::new();
+    for (index, words) in CREDENTIALS.iter().enumerate() {
+        let list = words.join(" ");
+        let scopes = Scopes::parse(&list).within("asp");
+        let session = format!("asked-{index}");
+        let mut owner = Line::open(server.address, "/v1/agent-socket", Speech::Asp, ANN, &[]).await.unwrap();
+        owner.say(&hello()).await;
+        owner.say(&invoke(json!({ "input": "ask why", "session": session }))).await;
+        let ask = owner.hear_until(|heard| heard["payload"]["t"] == "ask").await;
+        let line = Line::open(server.address, "/v1/agent-socket", Speech::Asp, Some(&key(index)), &[]).await;
+        let Ok(mut line) = line else { continue };
+        line.say(&hello()).await;
+        line.hear_until(|heard| heard["payload"]["op"] == "accept").await;
+        line.say(&invoke(json!({ "kind": "watch", "session": session }))).await;
+        let follows = line
+            .hear_until(|heard| heard["id"] == 1 && (heard["op"] == 6 || heard["payload"]["t"] == "ask"))
+            .await;
+        let follows = follows["payload"]["t"] == "ask";
+        if follows != scopes.permit(Right::Follow, None) {
+            wrong.push(format!("{list}: watch"));
+        }
+        if !follows {
+            continue;
+        }
+        let reply = json!({ "kind": "reply", "parent": 1, "ask_id": ask["payload"]["ask_id"], "text": "so" });
+        line.say(&json!({ "op": 2, "id": 2, "payload": reply })).await;
+        let heard = line.hear_until(|heard| heard["id"] == 2).await;
+        let accepted = heard["payload"]["finish"] == "accepted";
+        let allowed = scopes.permit(Right::Answer, None) && scopes.permit(Right::AnswerQuestion, None);
+        if accepted != allowed {
+            wrong.push(format!("{list}: reply: {heard}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Something that is said on a socket, and what it needs.
 struct Said {
     speech: Speech,
@@ -191,7 +348,9 @@ async fn start() -> InProcess {
         let hash = hash_key(&key(index));
         format!("{{id='ann-{index}',hash='{hash}',principal='ann',scopes=[{words}]}}")
     });
-    let keys = format!("auth.api_keys=[{}]", entries.collect::<Vec<_>>().join(","));
+    let all = "{id='ann',key_env='KEY_ANN',principal='ann'}".to_owned();
+    let entries: Vec<String> = std::iter::once(all).chain(entries).collect();
+    let keys = format!("auth.api_keys=[{}]", entries.join(","));
     InProcess::start(&[&keys]).await
 }
 
