@@ -237,9 +237,11 @@ fn aip_100_a_device_that_wants_to_know_is_told_who_asks_and_for_which_task() {
     talk.obey(dev, &command);
     talk.short(dev);
     // Over HTTP.
-    talk.dispatch("sender", &json!({ "client_id": "dev", "request": "one", "task_name": "sent" }));
+    let sent = talk.dispatch("sender", &json!({ "client_id": "dev", "request": "one", "task_name": "sent" }));
+    assert_eq!(sent.0, 200, "{sent:?}");
     talk.short(dev);
-    talk.say(dev, &with_name(own_task("s2", "one"), "sent"));
+    let under = sent.1["session_id"].as_str().unwrap();
+    talk.say(dev, &with_name(own_task(under, "one"), "sent"));
     let told = talk.heard(dev);
     let command = told.last().unwrap();
     assert_eq!(asked(command), ["asked by sender, over HTTP", "task sent: one"]);

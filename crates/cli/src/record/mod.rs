@@ -69,3 +69,16 @@ fn destination(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failure> 
         }
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_recording_is_for_its_user_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        drop(super::destination(Some(&path)).unwrap());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
