@@ -17,7 +17,7 @@ use switchboard_core::{
     Timestamp, TurnState, WorkerId,
 };
 use switchboard_engine::{
-    AppendFailed, Command, Node, Notice, ReplyTo, Reserved, RingBounds, SessionInput as Input,
+    AppendFailed, Command, Node, Notice, ReadFailed, ReplyTo, Reserved, RingBounds, SessionInput as Input,
     SessionOutput as Output, SessionSettings, SessionWorker, Shared, Submission,
 };
 
@@ -255,6 +255,28 @@ fn what_is_retained_and_leads_to_nothing_does_not_keep_the_worker_busy() {
     stage.hand_in(Input::Timeout);
     assert!(stage.work().is_none(), "there is nothing left to append");
     assert!(stage.wake.is_none_or(|wake| wake > stage.now), "{:?}", stage.wake);
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_read_again() {
+    let mut stage = Stage::new();
+    let settings = Arc::new(SessionSettings {
+        limits: SessionLimits::default(),
+        ring: RingBounds { events: 10, bytes: 1 << 20 },
+        snapshot_every: u64::MAX,
+        idle: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+    });
+    stage.worker = SessionWorker::new("s".into(), settings, stage.now);
+    assert!(matches!(stage.worker.poll_output(&stage.node, stage.now), Output::Load));
+    stage.hand_in(Input::Loaded(Err(ReadFailed("broken".into()))));
+    stage.start("t");
+    assert!(stage.work().is_none());
+    assert!(matches!(stage.answers()[..], [Err(Reject::Unavailable { .. })]), "{:?}", stage.told);
+    stage.now = stage.wake.unwrap();
+    stage.hand_in(Input::Timeout);
+    assert!(stage.work().is_none());
+    assert!(stage.worker.session().owner().is_some(), "it is there now");
 }
 
 #[test]

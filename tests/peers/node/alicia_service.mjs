@@ -91,7 +91,7 @@ export const CHECKS = {
 
   async a_505_for_whoever_is_too_fast(world) {
     const peer = await world.open();
-    for (const _ of range(120)) peer.send(T.UNSUBSCRIBE, "ac_none", { conversationId: "ac_none" });
+    for (const _ of range(400)) peer.send(T.UNSUBSCRIBE, "ac_none", { conversationId: "ac_none" });
     equal((await peer.error(505)).body.severity, 1, "severity");
     ensure(peer.code === undefined, "the connection stays");
     peer.socket.close();

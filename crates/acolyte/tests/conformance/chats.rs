@@ -395,7 +395,7 @@ fn ac_061_a_large_answer_arrives_whole() {
 
 #[test]
 fn ac_081_and_092_acceptance_waits_for_its_commit_and_for_nothing_else() {
-    let settings = Settings { commit_ms: 1000, ..Settings::default() };
+    let settings = Settings { commit_ms: 1000, turns_wait: true, ..Settings::default() };
     let mut talk = Talk::with(Script::new(), AcolyteLimits::default(), settings);
     talk.start("rpc_1", "hi");
     assert_eq!(short(&talk.here()), Vec::<String>::new(), "nothing is stored yet");

@@ -13,7 +13,7 @@ fn ac_048_every_state_is_told_at_its_moment() {
     let fail = Step::Fill { bytes: 0, piece: 1 };
     let script =
         hang().on("bad", vec![fail, Step::Fail { kind: FailureKind::Unprepared, message: "no".into() }]);
-    let settings = Settings { commit_ms: 50, ..Settings::default() };
+    let settings = Settings { commit_ms: 50, turns_wait: true, ..Settings::default() };
     let mut talk = Talk::with(script, AcolyteLimits::default(), settings);
     talk.start("rpc_a", "soon");
     talk.start("rpc_b", "bad");

@@ -146,6 +146,9 @@ impl<N: Node> SessionWorker<N> {
         let again = if let Phase::Verifying(pending, _) = &self.phase {
             Output::Read { after: pending.after.seq, limit: pending.batch.events.len() }
         } else {
+            if matches!(self.phase, Phase::Broken(_)) {
+                self.phase = Phase::Loading(Loading::First);
+            }
             Output::Load
         };
         self.outputs.push_back(again);

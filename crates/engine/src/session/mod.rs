@@ -291,12 +291,11 @@ impl<N: Node> SessionWorker<N> {
                 let idle = self.idle_timeout(node).map(|idle| self.quiet_since.after(idle));
                 idle.into_iter().chain(self.wake()).min()
             }
-            Phase::Loading(_) | Phase::Verifying(..) => self.retry_at,
+            Phase::Loading(_) | Phase::Verifying(..) | Phase::Broken(_) => self.retry_at,
             Phase::CatchingUp(_)
             | Phase::Finding { .. }
             | Phase::Reacting
             | Phase::Appending(_)
-            | Phase::Broken(_)
             | Phase::Closed => None,
         }
     }
@@ -313,7 +312,9 @@ impl<N: Node> SessionWorker<N> {
     fn timeout(&mut self, node: &N, now: Timestamp) {
         match &self.phase {
             Phase::Ready => {}
-            Phase::Loading(_) | Phase::Verifying(..) if self.retry_at.is_some_and(|at| at <= now) => {
+            Phase::Loading(_) | Phase::Verifying(..) | Phase::Broken(_)
+                if self.retry_at.is_some_and(|at| at <= now) =>
+            {
                 self.retry_at = None;
                 return self.read_again();
             }

@@ -8,7 +8,7 @@ use switchboard_core::{Batch, Decision, Loaded, MessageId, Op, Reject, Session, 
 
 use super::commit::Pending;
 use super::projections::{CatchUp, PAGE, Projections};
-use super::{AppendFailed, Command, Node, Output, ReadFailed, SessionWorker, Submission};
+use super::{AppendFailed, Command, FIRST_BACKOFF, Node, Output, ReadFailed, SessionWorker, Submission};
 
 /// What a session worker waits for.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) enum Phase<N: Node> {
     Appending(Box<Pending<N>>),
     /// Whether the log has taken a batch after all.
     Verifying(Box<Pending<N>>, AppendFailed),
-    /// Nothing: the session could not be read, and everybody is told.
+    /// The time to read the session once more: it could not be read, and everybody is told.
     Broken(String),
     /// Nothing: the log is closed.
     Closed,
@@ -89,6 +89,9 @@ impl<N: Node> SessionWorker<N> {
             Loading::First => {
                 tracing::error!(error = reason, "a session cannot be read from the log");
                 self.phase = Phase::Broken(reason);
+                // Turns of it may be under way, and nobody else looks after them.
+                self.retry_at = Some(now.after(self.backoff.max(LOAD_PAUSE)));
+                self.backoff = (self.backoff * 2).min(LONGEST_LOAD_PAUSE);
             }
             Loading::Again(_) => {
                 tracing::error!(error = reason, "the session cannot be read back");
@@ -105,6 +108,9 @@ impl<N: Node> SessionWorker<N> {
             self.session.share_tools(&offered);
         }
         self.feed.reset_head(self.session.head().seq);
+        if matches!(loading, Loading::First) {
+            self.backoff = FIRST_BACKOFF;
+        }
         self.phase = Phase::Ready;
         self.quiet_since = now;
         match loading {
@@ -214,10 +220,11 @@ impl<N: Node> SessionWorker<N> {
                 Command::Inspect(_) | Command::RefreshTools => {}
             }
         }
-        self.outputs.push_back(Output::Retire);
-        true
+        !self.outputs.is_empty()
     }
 }
 
 /// How long after a failed attempt a session is read again.
 const LOAD_PAUSE: Duration = Duration::from_secs(1);
+/// How long that is at most, where the session has not come to life yet.
+const LONGEST_LOAD_PAUSE: Duration = Duration::from_secs(60);

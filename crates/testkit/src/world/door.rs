@@ -56,9 +56,9 @@ impl World {
             remote: false,
             now: self.now,
             principal: principal.clone(),
-            tools: self.process.agents.get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
+            tools: self.process.agents().get(&agent).map(|script| script.tools.clone()).unwrap_or_default(),
             agent,
-            agents: self.process.agents.keys().cloned().collect(),
+            agents: self.process.agents().keys().cloned().collect(),
             request,
             opening,
         };
@@ -108,7 +108,7 @@ impl World {
             return Err(Refusal::Forbidden(right.refusal()));
         }
         if let Some(agent) = &opening.agent {
-            if !self.process.agents.contains_key(agent) {
+            if !self.process.agents().contains_key(agent) {
                 return Err(Refusal::UnknownAgent);
             }
             if !principal.scopes.allows_agent(agent) {

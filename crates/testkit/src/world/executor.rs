@@ -127,7 +127,8 @@ impl World {
         self.started += 1;
         let claim = turn.claim.as_ref().filter(|claim| claim.worker == worker).map(|claim| claim.fence);
         let input = turn.request.text();
-        let script = self.process.agents.get(&turn.agent);
+        let agents = self.process.agents();
+        let script = agents.get(&turn.agent);
         let steps = match script {
             Some(script) => script.steps_for(&input),
             None => vec![Step::Fail {

@@ -90,6 +90,9 @@ pub struct Settings {
     pub limits: SessionLimits,
     /// How long the log takes for an append, in milliseconds.
     pub commit_ms: u64,
+    /// Turns wait for an executor, as they do where no slot is free; else they begin in the moment of their
+    /// acceptance.
+    pub turns_wait: bool,
     /// When the world begins.
     pub start: Timestamp,
     /// Holds the arguments of a tool against its schema.
@@ -103,6 +106,7 @@ impl Default for Settings {
             order: Order::Fixed,
             limits: SessionLimits::default(),
             commit_ms: 0,
+            turns_wait: false,
             start: Timestamp::from_secs(1_767_225_600),
             check: crate::schema::check_arguments,
         }
@@ -178,7 +182,7 @@ impl World {
 
     /// Adds an agent, or replaces one.
     pub fn add_agent(&mut self, agent: &str, script: Script) {
-        self.process().agents.insert(AgentId::from(agent), script);
+        self.process.add_agent(AgentId::from(agent), script);
     }
 
     /// Adds an agent that serves whoever asks for no other.

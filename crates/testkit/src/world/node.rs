@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 use switchboard_core::model::Tool;
@@ -20,7 +20,8 @@ use crate::script::{Recovery, Script};
 /// The process that a world simulates.
 pub(super) struct Process {
     shared: Shared,
-    pub(super) agents: BTreeMap<AgentId, Script>,
+    agents: RwLock<Arc<BTreeMap<AgentId, Script>>>,
+    turns_wait: bool,
     projectors: Vec<Arc<dyn Chronicler>>,
     check: fn(&Value, &Value) -> Result<(), String>,
     gate: Mutex<Option<Gate>>,
@@ -61,7 +62,8 @@ impl Process {
         };
         Self {
             shared: Shared::new(settings.limits.request_memory, MAX_KEYS),
-            agents,
+            agents: RwLock::new(Arc::new(agents)),
+            turns_wait: settings.turns_wait,
             projectors: Vec::new(),
             check: settings.check,
             gate: Mutex::default(),
@@ -77,7 +79,7 @@ impl Process {
         Self {
             projectors: self.projectors.clone(),
             gate: Mutex::new(gate),
-            ..Self::new(settings, self.agents.clone(), self.generation + 1)
+            ..Self::new(settings, BTreeMap::clone(&self.agents()), self.generation + 1)
         }
     }
 
@@ -92,8 +94,18 @@ impl Process {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Gate(Box::new(gate)));
     }
 
+    pub(super) fn agents(&self) -> Arc<BTreeMap<AgentId, Script>> {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn add_agent(&self, agent: AgentId, script: Script) {
+        let mut agents = BTreeMap::clone(&self.agents());
+        agents.insert(agent, script);
+        *self.agents.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
+    }
+
     fn replays(&self, agent: &AgentId) -> bool {
-        self.agents.get(agent).is_some_and(|script| script.recovery == Recovery::Replay)
+        self.agents().get(agent).is_some_and(|script| script.recovery == Recovery::Replay)
     }
 }
 
@@ -121,7 +133,7 @@ impl Node for Process {
     }
 
     fn tools(&self, agent: &AgentId) -> Vec<Tool> {
-        self.agents.get(agent).map(|script| script.tools.clone()).unwrap_or_default()
+        self.agents().get(agent).map(|script| script.tools.clone()).unwrap_or_default()
     }
 
     fn continues(&self, agent: &AgentId) -> bool {
@@ -134,12 +146,15 @@ impl Node for Process {
     }
 
     fn reserve(&self, turn: &TurnState) -> Option<Reserved<()>> {
+        if self.turns_wait {
+            return None;
+        }
         if let Some(random) = &self.random
             && random.lock().unwrap_or_else(PoisonError::into_inner).next() % 2 == 0
         {
             return None;
         }
-        self.agents.contains_key(&turn.agent).then(|| Reserved {
+        self.agents().contains_key(&turn.agent).then(|| Reserved {
             worker: self.worker(),
             relayed: false,
             slot: (),
@@ -180,7 +195,7 @@ impl Surroundings for Visitor {
     fn prepare(&mut self, _: &Caller, _: &SessionId, _: &mut Op) {}
 
     fn knows_agent(&self, agent: &AgentId) -> bool {
-        self.0.agents.contains_key(agent)
+        self.0.agents().contains_key(agent)
     }
 
     fn take_share(&mut self, principal: &Principal, op: &Op, now: Timestamp) -> Result<(), Reject> {
