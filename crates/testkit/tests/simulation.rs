@@ -97,13 +97,23 @@ fn notices(mutation: Mutation, invariant: Invariant) {
 /// The same where only one protocol is spoken.
 fn notices_in(tongue: impl Into<Option<Tongue>>, mutation: Mutation, invariant: Invariant) {
     let broken = SimulationOptions { mutation: Some(mutation), tongue: tongue.into(), ..options() };
-    let found: Vec<_> = (0..12).filter_map(|seed| simulate(seed, &broken).err()).collect();
-    let (right, wrong): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|failure| failure.invariant == invariant);
-    let wrong: Vec<_> = wrong.iter().map(|failure| (failure.seed, &failure.detail)).collect();
-    assert!(right.len() >= 3, "{mutation:?} is noticed as {invariant:?} {} times", right.len());
-    assert!(right.len() > wrong.len(), "{mutation:?} is mostly noticed as something else: {wrong:?}");
+    let (mut right, mut wrong) = (0, Vec::new());
+    for seed in 0..MOST_TRIES {
+        let Err(failure) = simulate(seed, &broken) else { continue };
+        if failure.invariant == invariant {
+            right += 1;
+        } else {
+            wrong.push((failure.seed, failure.detail));
+        }
+        if right >= 3 && right > wrong.len() {
+            return;
+        }
+    }
+    panic!("{mutation:?} is noticed as {invariant:?} {right} times, as something else: {wrong:?}");
 }
+
+/// Seeds after which a mutation has to be noticed; most need a few.
+const MOST_TRIES: u64 = 36;
 
 #[test]
 fn a_connection_that_misses_an_event_is_noticed() {

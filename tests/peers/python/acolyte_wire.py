@@ -379,7 +379,7 @@ class Rpc:
     async def start(self, message, id=None, **members):
         """Starts a chat. What follows under its id is held against the grammar."""
         id = id or fresh()
-        if id not in self.chats or self.chats[id].phase == "over":
+        if id not in self.chats or self.chats[id].phase in ("over", "refused"):
             self.chats[id] = Chat()
             self.inbox = [message for message in self.inbox if message["id"] != id]
         return await self.send("chat.start", id, {"request": request_of(message, **members)})
@@ -412,7 +412,7 @@ class Rpc:
                 ensure(not others, "a second chat runs on this connection", message, others)
             chat.take(message)
         elif kind == "error" and (chat := self.chats.get(message["id"])) is not None and chat.phase == "new":
-            chat.phase = "over"
+            chat.phase = "refused"
         self.inbox.append(message)
 
     async def next(self, matches, timeout=PATIENCE):
