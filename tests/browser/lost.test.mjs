@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { startServer } from "./support/server.mjs";
 import { openShop } from "./support/shop.mjs";
 
-test("over WebRTC a server that is killed is missed within three seconds", { timeout: 120_000 }, async () => {
+test("vip_094 over WebRTC a server that is killed is missed within three seconds", { timeout: 120_000 }, async () => {
   // The server carries the demo, so it is of the same build as the module.
   const server = await startServer();
   const shop = await openShop(server, { query: "?transport=webrtc" });
