@@ -6,7 +6,6 @@
 //! * [`Feed`] lets any number of connections read the committed batches of a session, each at its own pace.
 //! * [`Inbox`] is where everything for one connection arrives.
 //! * [`Shared`] is what the sessions and connections of one node know together.
-//! * [`Slots`] shares the turns that may run at the same time fairly between principals.
 //!
 //! The server runs these on threads, sockets and a database; the simulation runs the same values in one thread, with
 //! a clock of its own and a log that is slow, fails, or does not know whether it has taken a batch.
