@@ -160,7 +160,7 @@ async fn every_credential_does_in_conversations_what_the_table_allows() {
             if !is_answered && scopes.permit(*right, None) {
                 heard.push(line.hear_until(|heard| done(heard) || heard["type"] == 1).await);
             }
-            let is_done = heard.iter().any(|heard| done(heard));
+            let is_done = heard.iter().any(done);
             let reaches = !agent || scopes.allows_agent(&"conformance".into());
             // Whoever cannot follow a conversation does not come into it at all.
             let comes_in = scopes.permit(Right::Follow, None);
